@@ -1,0 +1,5 @@
+package main
+
+import "errors"
+
+func runCheck(args []string) error { return errors.ErrUnsupported }

@@ -1,0 +1,2 @@
+// Gen writes goverbs' raw bindings from rdma-core's C headers.
+package main
