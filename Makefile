@@ -1,0 +1,49 @@
+# make help lists the targets. Each installs the Debian packages that it needs,
+# only if they are missing, and says so in one line.
+
+GO ?= go
+# Tests of one package at a time: two cores and a virtual machine share badly.
+RXE = $(GO) test -race -p 1 -count=1 -timeout 10m -exec $(CURDIR)/bin/rdmavm
+
+.PHONY: help demo test test-rxe generate check clean go cgo runtime headers vm rdmavm
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+demo: rdmavm runtime ## copy a file between two processes by RDMA, on a real device or in a virtual machine
+	@$(GO) build -o bin/filecopy ./examples/filecopy
+	@bin/rdmavm bin/filecopy demo
+
+test: go cgo runtime ## run every test that needs no RDMA device
+	@.ci/test ./...
+
+test-rxe: rdmavm runtime ## run the facade's tests on a kernel's Soft-RoCE devices
+	$(RXE) ./rdma/... ./backends/... ./cmd/rdmainfo/ ./examples/...
+
+generate: go ## refresh zz_generated/ from the snapshots
+	$(GO) generate ./...
+
+check: go cgo headers ## formatting, vet, staticcheck, drift, ABI, portability
+	@.ci/check
+
+clean: ## remove what the build made
+	rm -rf bin
+
+go:
+	@.ci/need-go
+
+cgo: go
+	@.ci/need "cgo and the race detector need a C compiler" gcc libc6-dev
+
+runtime:
+	@.ci/need "rdma-core's libraries, loaded when a program first uses RDMA" libibverbs1 ibverbs-providers librdmacm1
+
+headers:
+	@.ci/need "the bindings are compared with the C headers" libibverbs-dev librdmacm-dev
+
+vm: cgo
+	@if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then \
+		.ci/need "no RDMA device here: a virtual machine with Soft-RoCE stands in" qemu-system-x86 xz-utils; fi
+
+rdmavm: vm
+	@CGO_ENABLED=0 $(GO) build -o bin/rdmavm ./cmd/rdmavm
