@@ -57,7 +57,7 @@ func main() {
 	env := []string{
 		"GOMODCACHE=" + cache,
 		"GOPROXY=file://" + filepath.Join(local, "cache", "download"),
-		"GONOSUMDB=*", ""GOFLAGS=-mod=mod -modcacherw", "GOTOOLCHAIN=local", "GOSUMDB=off",
+		"GOFLAGS=-mod=mod -modcacherw", "GOTOOLCHAIN=local", "GOSUMDB=off",
 	}
 	goTool(t, dir, env, "build", "-o", "consumer", ".")
 
