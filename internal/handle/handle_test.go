@@ -481,16 +481,16 @@ func TestReleasingTooOftenPanics(t *testing.T) {
 		}()
 		f()
 	}
-	o := newObject(Spec{Kind: "Thing"})
-	mustPanic("owner's reference", func() { o.h.Release() })
-	o = newObject(Spec{Kind: "Thing"})
-	mustPanic("open", func() { o.h.ReleaseN(2) })
-	o = newObject(Spec{Kind: "Thing"})
-	o.Close()
-	mustPanic("closed", func() { o.h.Release() })
-	o = newObject(Spec{Kind: "Thing"})
-	o.Close()
-	mustPanic("child of a destroyed parent", func() { New(Spec{Kind: "Child", Parents: []*Handle{o.h}}) })
+	h := New(Spec{Kind: "Thing"})
+	mustPanic("owner's reference", h.Release)
+	h = New(Spec{Kind: "Thing"})
+	mustPanic("open", func() { h.ReleaseN(2) })
+	h = New(Spec{Kind: "Thing"})
+	h.Close()
+	mustPanic("closed", h.Release)
+	h = New(Spec{Kind: "Thing"})
+	h.Close()
+	mustPanic("child of a destroyed parent", func() { New(Spec{Kind: "Child", Parents: []*Handle{h}}) })
 	live.handles = nil
 }
 
