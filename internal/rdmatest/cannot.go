@@ -1,0 +1,47 @@
+package rdmatest
+
+import (
+	"strings"
+	"testing"
+)
+
+// A Feature is something that verbs define and not every device does.
+type Feature string
+
+// Features that tests ask for by [Needs].
+const (
+	MemoryWindowBounds Feature = "bounds of memory windows"
+	OnDemandPaging     Feature = "on-demand paging"
+	XRC                Feature = "XRC"
+	DMABuf             Feature = "DMA-buf"
+	DeviceMemory       Feature = "device memory"
+	ReregisterMR       Feature = "rereg_mr"
+	GlobalIPv6Path     Feature = "a path between global IPv6 GIDs of one host"
+	LastWQEReached     Feature = "the last-WQE-reached event"
+)
+
+// cannot lists what software devices can't do, each with its reason. Every
+// entry was seen on the kernels of Debian 12 (6.1 and 6.12).
+var cannot = map[string]map[Feature]string{
+	"rxe": {
+		MemoryWindowBounds: "rxe checks the bounds of the region only, not those of the window",
+		OnDemandPaging:     "rxe reports no ODP capability",
+		XRC:                "rxe has no XRC domains",
+		DMABuf:             "rxe has no reg_user_mr_dmabuf",
+		DeviceMemory:       "rxe has no memory of its own",
+		ReregisterMR:       "rxe has no rereg_user_mr",
+		GlobalIPv6Path:     "Linux routes such packets through the local table, where rxe does not see them",
+		LastWQEReached:     "rxe never raises it",
+	},
+}
+
+// Needs skips the test if the device's driver, told from the device's name as
+// in rxe0, is known not to have the feature. These skips are counted and stay
+// skips under RDMA_TEST_REQUIRE=1, since no machine could run them.
+func Needs(tb testing.TB, device string, f Feature) {
+	tb.Helper()
+	driver := strings.TrimRight(device, "0123456789")
+	if reason, ok := cannot[driver][f]; ok {
+		skip(tb, driver+" cannot do "+string(f)+": "+reason)
+	}
+}

@@ -1,0 +1,13 @@
+// Package rdmatest is what the tests of this module share: the check that
+// nothing was leaked, skips that are counted, and the devices to run on.
+//
+// Every test package that touches devices has
+//
+//	func TestMain(m *testing.M) { rdmatest.Main(m) }
+//
+// Three environment variables steer it:
+//
+//	RDMA_TEST_DEVICE   names of the devices to use, separated by commas
+//	RDMA_TEST_REQUIRE  1 turns every Skip into a failure: the run was promised a device
+//	RDMADEBUG          leak=2 records where each object was created
+package rdmatest

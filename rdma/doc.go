@@ -1,0 +1,36 @@
+// Package rdma is RDMA for Go: devices, registered memory, queue pairs and
+// completions over the verbs of rdma-core.
+//
+// A program imports it together with the backends of the devices it expects:
+//
+//	import (
+//		"github.com/goverbs/goverbs/rdma"
+//		_ "github.com/goverbs/goverbs/backends/verbs"
+//	)
+//
+// [Devices] lists what was found, [Skipped] what was left out and why, and
+// [Open] opens a device. From it come a [Device.Domain], which allocates
+// memory and creates queue pairs, and completion queues.
+//
+// # Ownership
+//
+// Whatever was opened, created or allocated is ended by its Close method, which
+// may be called more than once and from any goroutine. Objects keep those that
+// they were made from alive: closing a device that has queue pairs is legal,
+// and takes effect when the last of them is closed. An object that is
+// collected without Close is closed then, and the logger gets a warning;
+// RDMADEBUG=leak=2 adds where it was created, RDMADEBUG=leak=panic panics.
+//
+// # Errors
+//
+// A failed call is an [*Error] that keeps the errno of the C library.
+// [errors.ErrUnsupported], [io/fs.ErrPermission] and [os.ErrClosed] are found
+// in it by [errors.Is] where they apply.
+//
+// # Requirements
+//
+// The libraries of rdma-core are loaded when the first function that needs them
+// is called; building needs none of its headers. Without cgo, in statically
+// linked programs, and on systems other than Linux every such function returns
+// an error wrapping errors.ErrUnsupported. [Library] tells what was loaded.
+package rdma
