@@ -3,7 +3,13 @@
 package facts
 
 // Model is the public interface of a set of headers. A snapshot is one model
-// of one rdma-core version; merging snapshots fills the Since fields.
+// of one rdma-core version; [Merge] makes one of many and fills the Since fields.
+//
+// What the headers use from the system's headers (uint32_t, struct sockaddr) is
+// in the model too, with an empty Header: a typedef with what it stands for, a
+// record with size and alignment but no fields, an enumeration without values.
+//
+// Everything is sorted by name; fields and values are in the headers' order.
 type Model struct {
 	Version  string   // rdma-core version, "44.0"
 	Target   string   // "linux/amd64"
@@ -127,10 +133,12 @@ type Type struct {
 	Name   string // typedef name, tag, or the C name of an arithmetic type
 	Size   int64
 	Const  bool
-	Elem   *Type // of a pointer, an array, a typedef
-	Len    int64 // of an array
-	Params []Param
-	Result *Type
+	Elem   *Type   // of a pointer, an array, a typedef (the end of a chain of typedefs)
+	Len    int64   // of an array; -1 for []
+	Params []Param // of a function
+	Result *Type   // of a function
+
+	Variadic bool // of a function
 }
 
 // TypeKind is the kind of a [Type].
