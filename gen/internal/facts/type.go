@@ -36,11 +36,20 @@ func Arithmetic(name string) (Type, bool) {
 // the reader of snapshots understands it.
 func (t Type) String() string {
 	var b strings.Builder
-	t.write(&b)
+	t.write(&b, named)
 	return b.String()
 }
 
-func (t Type) write(b *strings.Builder) {
+// naming tells whether parameters are written with their names, which callers
+// of a function do not depend on.
+type naming bool
+
+const (
+	named   naming = true
+	unnamed naming = false
+)
+
+func (t Type) write(b *strings.Builder, n naming) {
 	if t.Const {
 		b.WriteString("const ")
 	}
@@ -51,30 +60,32 @@ func (t Type) write(b *strings.Builder) {
 		b.WriteString("enum " + t.Name)
 	case Pointer:
 		b.WriteByte('*')
-		t.Elem.write(b)
+		t.Elem.write(b, n)
 	case Array:
 		b.WriteByte('[')
 		if t.Len >= 0 {
 			b.WriteString(itoa(t.Len))
 		}
 		b.WriteByte(']')
-		t.Elem.write(b)
+		t.Elem.write(b, n)
 	case FuncType:
 		b.WriteString("func")
-		writeSignature(b, t.Params, t.Variadic, *t.Result)
+		writeSignature(b, t.Params, t.Variadic, *t.Result, n)
 	default:
 		b.WriteString(t.Name)
 	}
 }
 
-func writeSignature(b *strings.Builder, params []Param, variadic bool, result Type) {
+func writeSignature(b *strings.Builder, params []Param, variadic bool, result Type, n naming) {
 	b.WriteByte('(')
 	for i, p := range params {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(orBlank(p.Name) + " ")
-		p.Type.write(b)
+		if n == named {
+			b.WriteString(orBlank(p.Name) + " ")
+		}
+		p.Type.write(b, n)
 	}
 	if variadic {
 		if len(params) > 0 {
@@ -83,7 +94,7 @@ func writeSignature(b *strings.Builder, params []Param, variadic bool, result Ty
 		b.WriteString("...")
 	}
 	b.WriteString(") ")
-	result.write(b)
+	result.write(b, n)
 }
 
 // orBlank stands in for the name of what has none.

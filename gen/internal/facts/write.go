@@ -77,7 +77,7 @@ func (m *Model) writeHeader(w io.Writer, header string) {
 func (f *Func) String() string {
 	var b strings.Builder
 	b.WriteString(string(f.Kind) + " " + f.Name)
-	writeSignature(&b, f.Params, f.Variadic, f.Result)
+	writeSignature(&b, f.Params, f.Variadic, f.Result, named)
 	if f.Via != "" {
 		b.WriteString(" via " + f.Via)
 	}
@@ -93,17 +93,24 @@ func (c *Macro) String() string {
 	if c.Target != "" {
 		s += " " + c.Target
 	}
-	switch {
-	case c.Kind == MacroCall || c.Kind == MacroExpr:
+	if c.Kind == MacroCall || c.Kind == MacroExpr {
 		s += " " + strconv.Itoa(c.Params)
-	case c.Int != nil:
-		s += " " + itoa(*c.Int)
-	case c.Uint != nil:
-		s += " " + strconv.FormatUint(*c.Uint, 10) + "u"
-	case c.Str != "":
-		s += " " + strconv.Quote(c.Str)
+	} else if v := c.value(); v != "" {
+		s += " " + v
 	}
 	return s
+}
+
+func (c *Macro) value() string {
+	switch {
+	case c.Int != nil:
+		return itoa(*c.Int)
+	case c.Uint != nil:
+		return strconv.FormatUint(*c.Uint, 10) + "u"
+	case c.Str != "":
+		return strconv.Quote(c.Str)
+	}
+	return ""
 }
 
 // String is the typedef's line in a snapshot.
