@@ -127,15 +127,16 @@ type GIDChoice struct {
 	NetDev string       // this network interface
 	Subnet netip.Prefix // an address within this subnet
 
-	place int // 1 + index in the table, 0 for any
+	at    bool // by its place
+	index int
 }
 
 // GIDAt chooses the entry at index i of the table. An address keeps its
 // meaning when the table changes, an index does not: prefer the other fields.
-func GIDAt(i int) GIDChoice { return GIDChoice{place: i + 1} }
+func GIDAt(i int) GIDChoice { return GIDChoice{at: true, index: i} }
 
 // Index returns the index that [GIDAt] was given, and whether it was.
-func (c GIDChoice) Index() (int, bool) { return c.place - 1, c.place != 0 }
+func (c GIDChoice) Index() (i int, ok bool) { return c.index, c.at }
 
 // IsZero reports whether c leaves the choice to the ranking.
 func (c GIDChoice) IsZero() bool { return c == GIDChoice{} }
