@@ -1,5 +1,105 @@
 package main
 
-import "errors"
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
 
-func runCheck(args []string) error { return errors.ErrUnsupported }
+	"github.com/goverbs/goverbs/gen/internal/facts"
+	"github.com/goverbs/goverbs/gen/internal/guard"
+	"github.com/goverbs/goverbs/gen/internal/header"
+)
+
+func runCheck(args []string) error {
+	flags := flag.NewFlagSet("gen check", flag.ExitOnError)
+	tree := flags.String("I", "", "include `tree` that has infiniband and rdma (default the system's)")
+	version := flags.String("version", "", "`version` of rdma-core (default that of the installed libibverbs)")
+	snapshot := flags.Bool("snapshot", false, "compare every fact of the headers with the pinned snapshot of their version too")
+	flags.Parse(args)
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	report, err := check(*tree, *version, *snapshot)
+	if err != nil {
+		return err
+	}
+	fmt.Println("gen check:", report)
+	return nil
+}
+
+// driftError tells what of the headers is not as the bindings take it to be.
+type driftError struct {
+	version string
+	facts   []string
+}
+
+func (e *driftError) Error() string {
+	return fmt.Sprintf(`the headers are not those of rdma-core %s that the bindings were made for:
+	%s
+Let the bindings know them: "gen snapshot -o gen/snapshots/rdma-core-N.txt", then "go generate".
+Or make bindings for a version that they do match: "gen emit -max N".`,
+		e.version, strings.Join(e.facts, "\n\t"))
+}
+
+// check holds the facts of the pinned versions against the headers of a tree,
+// or of the system, and says in one line what it did.
+func check(tree, version string, compareAll bool) (report string, err error) {
+	if version == "" {
+		if tree != "" {
+			return "", errors.New("-I needs -version: headers do not tell theirs")
+		}
+		if version, err = header.InstalledVersion(); err != nil {
+			return "", err
+		}
+	}
+	all, err := snapshots()
+	if err != nil {
+		return "", err
+	}
+	m, err := facts.Merge(version, all...)
+	if err != nil {
+		return "", err
+	}
+	match := guard.Floor
+	if sameMajor(m.Version, version) {
+		match = guard.Exact
+	}
+	set := header.RDMACore
+	set.Tree = tree
+	now, err := header.Read(set)
+	if err != nil {
+		return "", err
+	}
+	broken, err := guard.Compile(m, set.Include, tree, match)
+	if err != nil {
+		return "", err
+	}
+	report = fmt.Sprintf("the headers of rdma-core %s have the layouts and values of %s", version, m.Version)
+	if compareAll && match == guard.Exact || broken != nil {
+		broken = append(broken, drift(m, now)...)
+		report += ", and all its other facts"
+	} else if compareAll {
+		report += fmt.Sprintf("; no snapshot of %s is pinned to compare the other facts with", version)
+	}
+	if broken != nil {
+		return "", &driftError{version: m.Version, facts: broken}
+	}
+	return report, nil
+}
+
+// drift tells what differs in rdma-core's own headers; the system's may.
+func drift(pinned, now *facts.Model) (changes []string) {
+	for _, c := range facts.Diff(pinned, now) {
+		if c.Header != "" {
+			changes = append(changes, c.String())
+		}
+	}
+	return changes
+}
+
+func sameMajor(a, b string) bool {
+	v, err := facts.ParseVersion(a)
+	w, err2 := facts.ParseVersion(b)
+	return err == nil && err2 == nil && v.Major == w.Major
+}

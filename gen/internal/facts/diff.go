@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -30,13 +32,14 @@ func (c Change) String() string {
 	return "~ " + in + c.Old + " -> " + c.New
 }
 
-// Diff returns the changes between two models, sorted by fact.
+// Diff returns the changes between two models, in the order of a snapshot.
 func Diff(older, newer *Model) []Change {
 	before, after := older.facts(), newer.facts()
 	all := maps.Clone(before)
 	maps.Copy(all, after)
 	var changes []Change
-	for _, key := range slices.Sorted(maps.Keys(all)) {
+	keys := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[a].order, all[b].order) })
+	for _, key := range keys {
 		was, is, either := before[key], after[key], all[key]
 		if was.line == is.line {
 			continue
@@ -52,6 +55,7 @@ func Diff(older, newer *Model) []Change {
 type fact struct {
 	header string
 	in     string // the record or enumeration that it is a part of
+	order  string // sorts facts
 	line   string
 	abi    string // may not change, once it is there
 	size   int64  // may not shrink
@@ -71,6 +75,9 @@ func (m *Model) facts() map[string]fact {
 	all := map[string]fact{}
 	add := func(key string, f fact) {
 		f.free = f.free || f.header == ""
+		if f.order == "" {
+			f.order = key
+		}
 		all[key] = f
 	}
 	for _, f := range m.Funcs {
@@ -85,18 +92,21 @@ func (m *Model) facts() map[string]fact {
 	for _, e := range m.Enums {
 		sizeAndSign := Enum{Size: e.Size, Signed: e.Signed}
 		add(e.key(), fact{header: e.Header, line: e.String(), abi: sizeAndSign.String()})
-		for _, v := range e.Values {
-			add(v.key(), fact{header: e.Header, in: "enum " + e.Tag, line: v.String(), abi: v.String()})
+		for i, v := range e.Values {
+			add(v.key(), fact{header: e.Header, in: e.key(), order: member(e.key(), i), line: v.String(), abi: v.String()})
 		}
 	}
 	for _, r := range m.Records {
 		add(r.key(), fact{header: r.Header, line: r.String(), abi: r.abi(), size: r.Size})
-		for _, f := range r.Fields {
-			add(f.key(r), fact{header: r.Header, in: r.Tag, line: f.String(), abi: f.abi(), free: f.reserved()})
+		for i, f := range r.Fields {
+			add(f.key(r), fact{header: r.Header, in: r.key(), order: member(r.key(), i), line: f.String(), abi: f.abi(), free: f.Reserved()})
 		}
 	}
 	return all
 }
+
+// member orders a field or value after what it belongs to.
+func member(of string, i int) string { return fmt.Sprintf("%s %4d", of, i) }
 
 func (f *Func) key() string     { return "func " + f.Name }
 func (c *Macro) key() string    { return "macro " + c.Name }
@@ -113,8 +123,8 @@ func (f Field) key(r *Record) string {
 	return r.Tag + "." + f.Name
 }
 
-// reserved fields shrink when others take their place.
-func (f Field) reserved() bool { return strings.HasPrefix(f.Name, "reserved") }
+// Reserved reports whether a field only keeps room, which others may take.
+func (f Field) Reserved() bool { return strings.HasPrefix(f.Name, "reserved") }
 
 func (t Type) shape() string {
 	var b strings.Builder

@@ -113,12 +113,12 @@ func TestMergeUpToAVersionHasItsLayouts(t *testing.T) {
 
 func TestMergeRefusesWhatBreaks(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
-		"field moved":            {"8 d int", "9 d int", "~ struct attr: 8 d int -> 9 d int"},
-		"field of another type":  {"0 a int", "0 a unsigned", "~ struct attr: 0 a int -> 0 a unsigned"},
-		"field gone":             {"\t4 b __u8\n", "", "- struct attr: 4 b __u8"},
-		"record shrank":          {"struct attr 12 4", "struct attr 11 4", "~ struct attr 12 4 -> struct attr 11 4"},
-		"record aligned":         {"struct attr 12 4", "struct attr 12 8", "~ struct attr 12 4 -> struct attr 12 8"},
-		"record made opaque":     {"struct qp 4 4\n\t0 num int\n", "struct qp opaque\n",
+		"field moved":           {"8 d int", "9 d int", "~ struct attr: 8 d int -> 9 d int"},
+		"field of another type": {"0 a int", "0 a unsigned", "~ struct attr: 0 a int -> 0 a unsigned"},
+		"field gone":            {"\t4 b __u8\n", "", "- struct attr: 4 b __u8"},
+		"record shrank":         {"struct attr 12 4", "struct attr 11 4", "~ struct attr 12 4 -> struct attr 11 4"},
+		"record aligned":        {"struct attr 12 4", "struct attr 12 8", "~ struct attr 12 4 -> struct attr 12 8"},
+		"record made opaque": {"struct qp 4 4\n\t0 num int\n", "struct qp opaque\n",
 			"~ struct qp 4 4 -> struct qp opaque\nrdma-core 51.0 breaks with 50.0: - struct qp: 0 num int"},
 		"value changed":          {"E_B 2", "E_B 3", "~ enum e: E_B 2 -> E_B 3"},
 		"value gone":             {"\tE_B 2\n", "", "- enum e: E_B 2"},

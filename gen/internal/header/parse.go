@@ -3,6 +3,8 @@ package header
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -43,6 +45,9 @@ var RDMACore = Set{
 	},
 }
 
+// ErrNotInstalled is wrapped by what Read returns on a machine without the headers.
+var ErrNotInstalled = errors.New("not installed (Debian's rdma-core headers: libibverbs-dev, librdmacm-dev)")
+
 // Read parses a set of headers and returns their facts. It asks the compiler
 // that CC names, or else cc or gcc, for predefined macros and search path; this
 // has to be gcc. CFLAGS have no influence.
@@ -69,6 +74,9 @@ func parse(set Set) (*cc.AST, error) {
 	if strings.Contains(cfg.Predefined, "__clang__") {
 		return nil, fmt.Errorf("%s is clang: headers are read as gcc sees them; unset CC or set CC=gcc", cfg.CC)
 	}
+	if err := find(cfg, set); err != nil {
+		return nil, err
+	}
 	cfg.ABILayout = true     // packed records and bit-fields as gcc lays them out
 	cfg.UnsignedEnums = true // an enum without negative values is unsigned, as for gcc
 	cfg.EvalAllMacros = true
@@ -85,6 +93,24 @@ func parse(set Set) (*cc.AST, error) {
 		return nil, fmt.Errorf("parsing %s: %w", strings.Join(set.Include, ", "), err)
 	}
 	return ast, nil
+}
+
+// find reports headers that the tree or the system lacks.
+func find(cfg *cc.Config, set Set) error {
+	missing, folders := ErrNotInstalled, cfg.SysIncludePaths
+	if set.Tree != "" {
+		missing, folders = fs.ErrNotExist, []string{set.Tree}
+	}
+	var errs []error
+	for _, h := range slices.Concat(set.Include, set.Also) {
+		if !slices.ContainsFunc(folders, func(dir string) bool {
+			_, err := os.Stat(filepath.Join(dir, h))
+			return err == nil
+		}) {
+			errs = append(errs, fmt.Errorf("%s: %w", filepath.Join(set.Tree, h), missing))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // oneTree reports headers that come from elsewhere than the others of the set.
