@@ -24,7 +24,7 @@ func (x *extractor) macros(ast *cc.AST) {
 		c := x.macro(m, values)
 		c.Name, c.Header = name, header
 		x.model.Macros = append(x.model.Macros, c)
-		if f := x.funcs[name]; f != nil && c.Kind == facts.MacroCall {
+		if f := x.funcs[name]; f != nil && c.Kind == facts.MacroCall && c.Target != name {
 			f.Via = c.Target
 		}
 	}
