@@ -57,7 +57,11 @@ func testFolders(args []string, cwd string) (folders, create []string) {
 func testFlags(args []string) map[string]string {
 	flags := map[string]string{}
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
-		name, ok := strings.CutPrefix(strings.TrimPrefix(args[i], "-"), "-test.")
+		flag, ok := strings.CutPrefix(args[i], "-")
+		if !ok {
+			continue
+		}
+		name, ok := strings.CutPrefix(strings.TrimPrefix(flag, "-"), "test.")
 		if !ok {
 			continue
 		}
