@@ -13,14 +13,14 @@ import (
 
 func runCheck(args []string) error {
 	flags := flag.NewFlagSet("gen check", flag.ExitOnError)
-	tree := flags.String("I", "", "include `tree` that has infiniband and rdma (default the system's)")
-	version := flags.String("version", "", "`version` of rdma-core (default that of the installed libibverbs)")
-	snapshot := flags.Bool("snapshot", false, "compare every fact of the headers with the pinned snapshot of their version too")
+	var from headers
+	from.addTo(flags)
+	all := flags.Bool("snapshot", false, "compare every fact of the headers with the pinned snapshot of their version too")
 	flags.Parse(args)
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	report, err := check(*tree, *version, *snapshot)
+	report, err := check(from, *all)
 	if err != nil {
 		return err
 	}
@@ -42,17 +42,14 @@ Or make bindings for a version that they do match: "gen emit -max N".`,
 		e.version, strings.Join(e.facts, "\n\t"))
 }
 
-// check holds the facts of the pinned versions against the headers of a tree,
-// or of the system, and says in one line what it did.
-func check(tree, version string, compareAll bool) (report string, err error) {
-	if version == "" {
-		if tree != "" {
-			return "", errors.New("-I needs -version: headers do not tell theirs")
-		}
-		if version, err = header.InstalledVersion(); err != nil {
-			return "", err
-		}
+// check holds the facts of the pinned versions against headers, and says in one
+// line what it did.
+func check(from headers, compareAll bool) (report string, err error) {
+	set, version, done, err := from.open()
+	if err != nil {
+		return "", err
 	}
+	defer func() { err = errors.Join(err, done()) }()
 	all, err := snapshots()
 	if err != nil {
 		return "", err
@@ -65,13 +62,11 @@ func check(tree, version string, compareAll bool) (report string, err error) {
 	if sameMajor(m.Version, version) {
 		match = guard.Exact
 	}
-	set := header.RDMACore
-	set.Tree = tree
 	now, err := header.Read(set)
 	if err != nil {
 		return "", err
 	}
-	broken, err := guard.Compile(m, set.Include, tree, match)
+	broken, err := guard.Compile(m, set.Include, set.Tree, match)
 	if err != nil {
 		return "", err
 	}

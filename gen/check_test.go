@@ -30,7 +30,7 @@ func installed(t *testing.T) (version, tree string) {
 
 func TestCheckOfTheInstalledHeaders(t *testing.T) {
 	version, _ := installed(t)
-	report, err := check("", "", true)
+	report, err := check(headers{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestSnapshotOfTheInstalledHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := snapshot("", "", "")
+	m, err := snapshot(headers{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,13 +111,13 @@ func TestCheckNamesWhatADoctoredHeaderChanges(t *testing.T) {
 			if strings.Count(string(text), c.old) != 1 {
 				t.Fatalf("%s: %d times %q, want once", file, strings.Count(string(text), c.old), c.old)
 			}
-			if _, err := check(doctored, version, true); err != nil {
+			if _, err := check(headers{tree: doctored, version: version}, true); err != nil {
 				t.Fatalf("the copy alone: %v", err)
 			}
 			if err := os.WriteFile(file, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, err = check(doctored, version, c.all)
+			_, err = check(headers{tree: doctored, version: version}, c.all)
 			if err == nil {
 				t.Fatal("not noticed")
 			}
@@ -144,13 +144,18 @@ func copyHeaders(t *testing.T, tree string) string {
 
 func TestCheckErrors(t *testing.T) {
 	empty := t.TempDir()
-	for name, c := range map[string]struct{ tree, version, want string }{
-		"tree without version": {empty, "", "-I needs -version"},
-		"empty tree":           {empty, "44", "infiniband/verbs.h: file does not exist"},
-		"too old":              {empty, "17", "no snapshot is as old as rdma-core 17"},
-		"no version":           {empty, "new", `version "new"`},
+	for name, c := range map[string]struct {
+		from headers
+		want string
+	}{
+		"tree without version": {headers{tree: empty}, "-I needs -version"},
+		"tree and source":      {headers{tree: empty, source: empty}, "-I and -src exclude each other"},
+		"empty tree":           {headers{tree: empty, version: "44"}, "infiniband/verbs.h: file does not exist"},
+		"empty source":         {headers{source: empty}, "not a source folder of rdma-core"},
+		"too old":              {headers{tree: empty, version: "17"}, "no snapshot is as old as rdma-core 17"},
+		"no version":           {headers{tree: empty, version: "new"}, `version "new"`},
 	} {
-		if _, err := check(c.tree, c.version, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := check(c.from, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
