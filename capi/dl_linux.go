@@ -10,6 +10,7 @@ package capi
 #include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 // A program without an interpreter is linked statically: no dynamic loader
@@ -25,14 +26,14 @@ static int is_static(void)
 	return p != 0;
 }
 
-// The message of dlerror belongs to the thread, so it is taken in the same call.
-static uintptr_t open_library(const char *name, const char **path, const char **message)
+// The message of dlerror belongs to the thread, so it is copied in the same call.
+static uintptr_t open_library(const char *name, const char **path, char **message)
 {
 	struct link_map *map = 0;
 	void *handle = dlopen(name, RTLD_NOW);
 
 	if (!handle) {
-		*message = dlerror();
+		*message = strdup(dlerror());
 		return 0;
 	}
 	if (!dlinfo(handle, RTLD_DI_LINKMAP, &map) && map)
@@ -61,6 +62,7 @@ func dlopen(soname string) (handle uintptr, path string, err error) {
 	var cpath, message *C.char
 	h := C.open_library(name, &cpath, &message)
 	if h == 0 {
+		defer C.free(unsafe.Pointer(message))
 		return 0, "", errors.New(C.GoString(message))
 	}
 	return uintptr(h), C.GoString(cpath), nil

@@ -17,6 +17,7 @@ var commands = []command{
 	{"snapshot", "write the facts of a set of headers", runSnapshot},
 	{"check", "hold facts against the headers of this machine", runCheck},
 	{"diff", "tell what changed between two snapshots", runDiff},
+	{"emit", "write the raw bindings", runEmit},
 }
 
 func main() {

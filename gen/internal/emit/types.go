@@ -1,0 +1,334 @@
+package emit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dave/jennifer/jen"
+
+	"github.com/goverbs/goverbs/gen/internal/facts"
+)
+
+// member is a field as Go sees it, or what has to be a method.
+type member struct {
+	facts.Field
+	id string
+}
+
+func (g *generator) goTypes(p *pkg) {
+	f := g.goFile(p, "")
+	for _, r := range p.records {
+		if !g.emitted(r) {
+			continue
+		}
+		name := g.recordName(r.Tag)
+		if why := g.opaque(r.Tag); why != "" {
+			f.Comment(docLine(name, "is "+r.Tag+", which only the library allocates: it "+opaqueReason(why)+".", r.Since))
+			f.Type().Id(name).Struct(jen.Id("_").Index(jen.Lit(0)).Func().Params())
+			f.Line()
+			continue
+		}
+		f.Comment(docLine(name, "mirrors "+cName(r.Tag)+".", r.Since))
+		if r.Union {
+			g.union(p, f, name, r)
+		} else {
+			g.structure(p, f, name, r)
+		}
+	}
+	g.save(p, "zz_types.go", f)
+}
+
+func opaqueReason(why string) string {
+	if strings.HasPrefix(why, "holds") {
+		return why
+	}
+	return "is " + why
+}
+
+// cName spells a record for people: anonymous ones by their place.
+func cName(tag string) string {
+	kind, name, _ := strings.Cut(tag, " ")
+	if place, ok := strings.CutPrefix(name, "$"); ok {
+		return fmt.Sprintf("the %s %s", kind, place)
+	}
+	return tag
+}
+
+// anonymous returns the record of a member without a name.
+func (g *generator) anonymous(f facts.Field) *facts.Record {
+	if f.Name != "" {
+		return nil
+	}
+	return g.records[under(f.Type).Name]
+}
+
+// isUnionMember reports a member whose type is an unnamed union: it is reached
+// by a method, so that writing x.WR() says that bytes are shared.
+func (g *generator) isUnionMember(f facts.Field) bool {
+	t := under(f.Type)
+	r := g.records[t.Name]
+	return t.Kind == facts.RecordType && r != nil && r.Union && strings.Contains(r.Tag, "$")
+}
+
+func isFlexible(f facts.Field) bool {
+	return f.Flex || f.Type.Kind == facts.Array && f.Type.Len <= 0
+}
+
+// layoutOf returns the fields of a mirror in order, with padding that C has
+// and Go would not.
+type goField struct {
+	id      string
+	typ     jen.Code
+	offset  int64 // -1: padding, nothing to prove
+	comment string
+}
+
+func (g *generator) layout(p *pkg, r *facts.Record) (fields []goField) {
+	var end, maxAlign int64 = 0, 1
+	pad := func(n int64) {
+		fields = append(fields, goField{id: "_", typ: jen.Index(jen.Lit(int(n))).Byte(), offset: -1})
+	}
+	units := map[int64]bool{} // storage of bit-fields already there
+	for _, m := range r.Fields {
+		if isFlexible(m) {
+			continue
+		}
+		typ, align := g.member(p, r, m)
+		size := m.Size
+		id := camel(m.Name)
+		switch {
+		case m.Bits != 0:
+			if units[m.Offset] {
+				continue
+			}
+			units[m.Offset] = true
+			id = fmt.Sprintf("bits%d", m.Offset)
+			typ, size, align = jen.Index(jen.Lit(int(bitUnit(r, m)))).Byte(), bitUnit(r, m), 1
+		case m.Name == "":
+			sub := g.anonymous(m)
+			id = fmt.Sprintf("anon%d", m.Offset)
+			typ, align = storage(sub.Size, sub.Align)
+		case g.isUnionMember(m):
+			id = lowerFirst(id) + "_"
+		case m.Offset%align != 0: // Go has no unaligned fields
+			id = lowerFirst(id) + "_"
+			typ, align = jen.Index(jen.Lit(int(size))).Byte(), 1
+		}
+		if at := (end + align - 1) / align * align; at != m.Offset {
+			pad(m.Offset - end)
+		}
+		comment := ""
+		if m.Since != r.Since {
+			comment = since(m.Since)
+		}
+		fields = append(fields, goField{id: id, typ: typ, offset: m.Offset, comment: comment})
+		end = m.Offset + size
+		maxAlign = max(maxAlign, align)
+	}
+	if (end+maxAlign-1)/maxAlign*maxAlign != r.Size {
+		pad(r.Size - end)
+	}
+	if maxAlign < r.Align {
+		typ, _ := storage(0, r.Align)
+		fields = append([]goField{{id: "_", typ: typ, offset: -1}}, fields...)
+	}
+	return fields
+}
+
+// member returns the Go type of a named member, heeding the tables.
+func (g *generator) member(p *pkg, r *facts.Record, m facts.Field) (*jen.Statement, int64) {
+	if m.Name == "" {
+		return nil, 1
+	}
+	_, name, _ := strings.Cut(r.Tag, " ")
+	if tag := g.override(strings.TrimPrefix(name, "$")+"."+m.Name, m.Type); tag != "" {
+		return g.enumType(p, tag), m.Size
+	}
+	return g.fieldType(p, m.Type)
+}
+
+// storage returns an array of the given size and alignment.
+func storage(size, align int64) (*jen.Statement, int64) {
+	return jen.Index(jen.Lit(int(size / align))).Id(fmt.Sprintf("uint%d", align*8)), align
+}
+
+func lowerFirst(s string) string {
+	if s == strings.ToUpper(s) {
+		return strings.ToLower(s)
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
+func (g *generator) structure(p *pkg, f *jen.File, name string, r *facts.Record) {
+	fields := []jen.Code{jen.Id("_").Qual("structs", "HostLayout")}
+	ids := map[string]bool{}
+	for _, m := range g.layout(p, r) {
+		if m.id != "_" && ids[m.id] {
+			g.fail("%s: two members would be called %s", r.Tag, m.id)
+		}
+		ids[m.id] = true
+		c := jen.Id(m.id).Add(m.typ)
+		if m.comment != "" {
+			c = c.Comment(m.comment)
+		}
+		fields = append(fields, c)
+	}
+	f.Type().Id(name).Struct(fields...)
+	f.Line()
+	for _, m := range r.Fields {
+		id := camel(m.Name)
+		switch {
+		case isFlexible(m):
+			f.Commentf("%sOffset is where the trailing %s of a %s begin.", name+id, m.Name, name)
+			f.Const().Id(name + id + "Offset").Op("=").Lit(int(m.Offset))
+			f.Line()
+			p.claim(g, name+id+"Offset", r.Tag+"."+m.Name)
+		case m.Bits != 0:
+			g.bitField(f, name, r, m, ids)
+		case m.Name == "":
+			for _, sub := range g.flatten(g.anonymous(m), 0) {
+				typ, align := g.memberOf(p, r, sub)
+				g.accessor(f, name, camel(sub.Name), "x."+fmt.Sprintf("anon%d", m.Offset), sub, typ, align, ids)
+			}
+		case g.isUnionMember(m):
+			typ, _ := g.fieldType(p, m.Type)
+			m.Offset = 0
+			g.accessor(f, name, id, "x."+lowerFirst(id)+"_", m, typ, 1, ids)
+		default:
+			typ, align := g.member(p, r, m)
+			if m.Offset%align != 0 {
+				g.unaligned(f, name, id, lowerFirst(id)+"_", m, typ, ids)
+			}
+		}
+	}
+}
+
+// memberOf is member for hoisted members, whose place in the tables is that
+// of what holds them.
+func (g *generator) memberOf(p *pkg, r *facts.Record, m facts.Field) (*jen.Statement, int64) {
+	return g.member(p, r, m)
+}
+
+// flatten lists the members of r with those of its anonymous members in
+// their place.
+func (g *generator) flatten(r *facts.Record, offset int64) (out []facts.Field) {
+	for _, m := range r.Fields {
+		if sub := g.anonymous(m); sub != nil {
+			out = append(out, g.flatten(sub, offset+m.Offset)...)
+			continue
+		}
+		m.Offset += offset
+		out = append(out, m)
+	}
+	return out
+}
+
+func (g *generator) union(p *pkg, f *jen.File, name string, r *facts.Record) {
+	typ, _ := storage(r.Size, r.Align)
+	f.Type().Id(name).Struct(jen.Id("_").Qual("structs", "HostLayout"), jen.Id("data").Add(typ))
+	f.Line()
+	ids := map[string]bool{}
+	for _, m := range g.flatten(r, 0) {
+		typ, align := g.member(p, r, m)
+		g.accessor(f, name, camel(m.Name), "x.data", m, typ, align, ids)
+	}
+}
+
+// accessor emits a method that returns a pointer to bytes that members share.
+func (g *generator) accessor(f *jen.File, recv, id, storage string, m facts.Field, typ *jen.Statement, align int64, ids map[string]bool) {
+	if ids[id] {
+		g.fail("%s: two members would be called %s", recv, id)
+	}
+	ids[id] = true
+	if m.Offset%align != 0 {
+		g.fail("%s.%s: unaligned member of a union", recv, m.Name)
+	}
+	base := jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Id(storage))
+	if m.Offset != 0 {
+		base = jen.Qual("unsafe", "Add").Call(base, jen.Lit(int(m.Offset)))
+	}
+	f.Comment(docLine(id, fmt.Sprintf("returns the member %s, whose bytes are shared with other members.", m.Name), m.Since))
+	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id(id).Params().Op("*").Add(typ).Block(
+		jen.Return(jen.Parens(jen.Op("*").Add(typ)).Call(base)))
+	f.Line()
+}
+
+// unaligned emits accessors that copy, for a member that Go cannot place.
+func (g *generator) unaligned(f *jen.File, recv, id, hidden string, m facts.Field, typ *jen.Statement, ids map[string]bool) {
+	if ids[id] {
+		g.fail("%s: two members would be called %s", recv, id)
+	}
+	ids[id] = true
+	bytes := func() *jen.Statement { return jen.Id("x").Dot(hidden) }
+	f.Commentf("%s returns the member %s, which is not aligned.", id, m.Name)
+	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id(id).Params().Params(jen.Id("v").Add(typ)).Block(
+		jen.Copy(jen.Parens(jen.Op("*").Index(jen.Lit(int(m.Size))).Byte()).Call(jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Id("v"))).Index(jen.Op(":")), bytes().Index(jen.Op(":"))),
+		jen.Return(jen.Id("v")))
+	f.Line()
+	f.Commentf("Set%s sets the member %s, which is not aligned.", id, m.Name)
+	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id("Set" + id).Params(jen.Id("v").Add(typ)).Block(
+		jen.Op("").Add(bytes()).Op("=").Op("*").Parens(jen.Op("*").Index(jen.Lit(int(m.Size))).Byte()).Call(jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Id("v"))))
+	f.Line()
+}
+
+// bitUnit is the number of bytes from m's offset to the end of the storage
+// that it shares with the bit-fields beside it.
+func bitUnit(r *facts.Record, m facts.Field) int64 {
+	end := int64(0)
+	for _, n := range r.Fields {
+		if n.Bits != 0 && n.Offset == m.Offset {
+			end = max(end, (int64(n.BitOff)+n.Bits+7)/8)
+		}
+	}
+	return end
+}
+
+// bitField emits accessors for a bit-field. C places them from the low bit on
+// a little-endian machine, which is what the facts are of.
+func (g *generator) bitField(f *jen.File, recv string, r *facts.Record, m facts.Field, ids map[string]bool) {
+	if m.Name == "" {
+		return
+	}
+	id := camel(m.Name)
+	if ids[id] {
+		g.fail("%s: two members would be called %s", recv, id)
+	}
+	ids[id] = true
+	hidden := jen.Id("x").Dot(fmt.Sprintf("bits%d", m.Offset)).Index(jen.Op(":"))
+	f.Commentf("%s returns the bit-field %s, %d bits wide.", id, m.Name, m.Bits)
+	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id(id).Params().Uint64().Block(
+		jen.Return(jen.Qual(Capi, "Bits").Call(hidden.Clone(), jen.Lit(m.BitOff), jen.Lit(int(m.Bits)))))
+	f.Line()
+	f.Commentf("Set%s sets the bit-field %s to the low %d bits of v.", id, m.Name, m.Bits)
+	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id("Set" + id).Params(jen.Id("v").Uint64()).Block(
+		jen.Qual(Capi, "SetBits").Call(hidden.Clone(), jen.Lit(m.BitOff), jen.Lit(int(m.Bits)), jen.Id("v")))
+	f.Line()
+}
+
+// goLayout emits proofs that the mirrors lie in memory as the C records do.
+func (g *generator) goLayout(p *pkg) {
+	f := g.goFile(p, "")
+	f.Comment("Each line fails to compile if a size or offset differs from C's.")
+	var proofs []jen.Code
+	prove := func(e *jen.Statement, n int64) {
+		proofs = append(proofs, jen.Id("_").Op("=").Index(jen.Lit(1)).Struct().Values().Index(e.Op("-").Lit(int(n))))
+	}
+	for _, r := range p.records {
+		if !g.emitted(r) || g.opaque(r.Tag) != "" {
+			continue
+		}
+		name := g.recordName(r.Tag)
+		prove(jen.Qual("unsafe", "Sizeof").Call(jen.Id(name).Values()), r.Size)
+		if r.Union {
+			prove(jen.Qual("unsafe", "Alignof").Call(jen.Id(name).Values()), r.Align)
+			continue
+		}
+		for _, m := range g.layout(p, r) {
+			if m.offset >= 0 {
+				prove(jen.Qual("unsafe", "Offsetof").Call(jen.Id(name).Values().Dot(m.id)), m.offset)
+			}
+		}
+	}
+	f.Var().Defs(proofs...)
+	g.save(p, "zz_layout.go", f)
+}
