@@ -237,6 +237,7 @@ type DeviceInfo struct {
 	TagMatching   TagCaps      `json:"tagMatching"`
 	CQModeration  CQModeration `json:"cqModeration"`
 
+	PortCount int `json:"portCount"`
 	// Ports are the ports that could be queried, by number.
 	Ports []PortInfo `json:"ports"`
 

@@ -1,13 +1,56 @@
 package rdmatest
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"runtime"
 	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/handle"
 )
 
-// Main runs a package's tests and exits. It prints what was skipped and why.
+// Main runs a package's tests and exits. The package fails if something that
+// owns a C resource was leaked or is still open at the end; each such thing is
+// printed with the place where it was created. Main also prints what was
+// skipped and why.
 func Main(m *testing.M) {
+	if os.Getenv("RDMADEBUG") == "" {
+		os.Setenv("RDMADEBUG", "leak=2") // before the first handle reads it
+	}
 	code := m.Run()
 	reportSkips(os.Stderr)
+	if left := settle(); len(left) > 0 {
+		reportLeft(os.Stderr, left)
+		code = max(code, 1)
+	}
 	os.Exit(code)
+}
+
+// settle returns what is left after garbage was collected and what was closed
+// had time to end.
+func settle() []handle.Info {
+	for deadline := time.Now().Add(5 * time.Second); ; runtime.GC() {
+		left := handle.Live()
+		if !pending(left) || time.Now().After(deadline) {
+			return left
+		}
+	}
+}
+
+// pending reports whether any of what is left may still end by itself.
+func pending(left []handle.Info) bool {
+	for _, l := range left {
+		if l.State == handle.Open || l.State == handle.Closing {
+			return true
+		}
+	}
+	return false
+}
+
+func reportLeft(w io.Writer, left []handle.Info) {
+	for _, l := range left {
+		fmt.Fprintf(w, "rdmatest: %s (%s) is %s at the end of the tests; created at:\n%s\n", l.Kind, l.Name, l.State, l.Created)
+	}
 }

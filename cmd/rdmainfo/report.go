@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// report is all that rdmainfo tells.
+type report struct {
+	Library  *rdma.LibraryInfo `json:"library"`         // nil if none could be loaded
+	Error    string            `json:"error,omitempty"` // why there is no list of devices
+	Backends []string          `json:"backends"`
+	Devices  []device          `json:"devices"`
+	Skipped  []skipped         `json:"skipped"`
+}
+
+// device is a device with what of it could not be read.
+type device struct {
+	rdma.DeviceInfo
+	Problems []string `json:"problems,omitempty"`
+}
+
+// skipped is what was left out.
+type skipped struct {
+	Device  string `json:"device"`
+	Backend string `json:"backend,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// survey looks at the machine.
+func survey() *report {
+	r := &report{Backends: rdma.Backends(), Devices: []device{}, Skipped: []skipped{}}
+	if lib, err := rdma.Library(); err == nil {
+		r.Library = &lib
+	}
+	devices, err := rdma.Devices()
+	if err != nil {
+		r.Error = err.Error()
+	}
+	for _, d := range devices {
+		r.Devices = append(r.Devices, device{DeviceInfo: d, Problems: texts(d.Problems)})
+	}
+	for _, s := range rdma.Skipped() {
+		r.Skipped = append(r.Skipped, skipped{Device: s.Device, Backend: s.Backend, Reason: s.Err.Error()})
+	}
+	return r
+}
+
+func texts(errs []error) []string {
+	var out []string
+	for _, err := range errs {
+		out = append(out, err.Error())
+	}
+	return out
+}
+
+// only leaves the named devices in the report, all if there are no names, and
+// returns the names that are not in it.
+func (r *report) only(names []string) (missing []string) {
+	if len(names) == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(r.Devices, func(d device) bool { return d.Name == name }) &&
+			!slices.ContainsFunc(r.Skipped, func(s skipped) bool { return s.Device == name }) {
+			missing = append(missing, name)
+		}
+	}
+	r.Devices = slices.DeleteFunc(r.Devices, func(d device) bool { return !slices.Contains(names, d.Name) })
+	r.Skipped = slices.DeleteFunc(r.Skipped, func(s skipped) bool { return !slices.Contains(names, s.Device) })
+	return missing
+}
+
+// lines collects lines of text and the first error of writing them.
+type lines struct {
+	w   io.Writer
+	err error
+}
+
+func (l *lines) add(format string, args ...any) {
+	if l.err == nil {
+		_, l.err = fmt.Fprintf(l.w, format+"\n", args...)
+	}
+}
+
+// writeText prints the report for people.
+func (r *report) writeText(w io.Writer) error {
+	out := &lines{w: w}
+	if lib := r.Library; lib != nil {
+		version := ""
+		if lib.Version != "" {
+			version = " of rdma-core " + lib.Version
+		}
+		out.add("library   %s%s", lib.Path, version)
+		if len(lib.Missing) > 0 {
+			out.add("  lacks   %s", strings.Join(lib.Missing, " "))
+		}
+	} else {
+		out.add("library   none")
+	}
+	backends := "none"
+	if len(r.Backends) > 0 {
+		backends = strings.Join(r.Backends, " ")
+	}
+	out.add("backends  %s", backends)
+	if r.Error != "" {
+		out.add("error     %s", r.Error)
+	} else if len(r.Devices) == 0 {
+		out.add("devices   none")
+	}
+	for i := range r.Devices {
+		r.Devices[i].write(out)
+	}
+	if len(r.Skipped) > 0 {
+		out.add("\nleft out")
+	}
+	for _, s := range r.Skipped {
+		name := s.Device
+		if s.Backend != "" {
+			name += " by " + s.Backend
+		}
+		out.add("  %s: %s", name, s.Reason)
+	}
+	return out.err
+}
+
+func (d *device) write(out *lines) {
+	out.add("\n%s (%s)", d.Name, d.Backend)
+	place := []string{d.UverbsName}
+	if d.PCIAddress != "" {
+		place = append(place, "PCI "+d.PCIAddress)
+	}
+	if d.NUMANode >= 0 {
+		place = append(place, fmt.Sprintf("NUMA node %d", d.NUMANode))
+	}
+	if d.Driver != "" {
+		place = append(place, "driver "+d.Driver)
+	}
+	out.add("  kind      %v, %v", d.NodeType, d.Transport)
+	out.add("  place     %s", strings.Join(place, ", "))
+	out.add("  maker     vendor %#06x, part %d, hardware %#x, firmware %s", d.VendorID, d.VendorPartID, d.HWVersion, orNone(d.FWVersion))
+	out.add("  GUID      node %v, system %v", d.NodeGUID, d.SysImageGUID)
+	out.add("  queues    QP %d, WR %d, SGE %d (read %d), CQ %d, CQE %d, SRQ %d, SRQ WR %d",
+		d.MaxQP, d.MaxQPWR, d.MaxSGE, d.MaxSGERead, d.MaxCQ, d.MaxCQE, d.MaxSRQ, d.MaxSRQWR)
+	out.add("  memory    PD %d, MR %d of %d bytes, MW %d, AH %d, device memory %d bytes", d.MaxPD, d.MaxMR, d.MaxMRSize, d.MaxMW, d.MaxAH, d.MaxDMSize)
+	out.add("  reads     %d in flight per QP, %d as initiator, %d in all; atomics: %v", d.MaxQPReads, d.MaxQPInitiatorReads, d.MaxReads, d.AtomicCap)
+	out.add("  on demand %s", d.odp())
+	out.add("  caps      %v", d.Caps)
+	for i := range d.Ports {
+		writePort(out, &d.Ports[i])
+	}
+	for _, p := range d.Problems {
+		out.add("  problem   %s", p)
+	}
+}
+
+// odp says for which transports memory may be paged.
+func (d *device) odp() string {
+	var with []string
+	for _, t := range []struct {
+		name string
+		caps uint32
+	}{{"RC", d.ODP.RC}, {"UC", d.ODP.UC}, {"UD", d.ODP.UD}, {"XRC", d.ODP.XRC}} {
+		if t.caps != 0 {
+			with = append(with, t.name)
+		}
+	}
+	if with == nil {
+		return "no"
+	}
+	return strings.Join(with, ", ")
+}
+
+func writePort(out *lines, p *rdma.PortInfo) {
+	link := p.LinkLayer.String()
+	if p.NetDev != "" {
+		link += " on " + p.NetDev
+	}
+	out.add("  port %-4d %v (%v), %s, %v over %d lanes", p.Number, p.State, p.PhysState, link, p.Speed, p.Lanes)
+	out.add("    limits  MTU %d of %d, message %d bytes, %d of %d GIDs, %d of %d P_Keys",
+		p.ActiveMTU, p.MaxMTU, p.MaxMessage, len(p.GIDs), p.GIDTableLen, len(p.PKeys), p.PKeyTableLen)
+	if p.LinkLayer == rdma.LinkLayerInfiniBand {
+		out.add("    LID     %d, LMC %d, subnet manager at %d", p.LID, p.LMC, p.SMLID)
+	}
+	chosen, err := p.SelectGID(rdma.GIDChoice{})
+	for _, e := range p.GIDs {
+		mark := ""
+		if err == nil && e == chosen {
+			mark = "  <- default"
+		}
+		out.add("    GID %-3d %v  %v  %s%s", e.Index, e.GID, e.Type, e.NetDev, mark)
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

@@ -1,0 +1,83 @@
+package backend
+
+import "github.com/goverbs/goverbs/zz_generated/ibverbs"
+
+// Class says whether a backend knows one vendor's devices or any.
+type Class int
+
+// Devices are offered to vendors' backends first.
+const (
+	Vendor Class = iota
+	Generic
+)
+
+// String returns "vendor" or "generic".
+func (c Class) String() string {
+	if c == Vendor {
+		return "vendor"
+	}
+	return "generic"
+}
+
+// Backend drives one family of devices. Its methods may be called from several
+// goroutines at a time. They must not call package rdma's list of devices,
+// which is being made when Claim is called.
+type Backend interface {
+	// Name is what users call the backend, such as "mlx5". It does not change.
+	Name() string
+
+	// Class says when the backend is asked: vendors' before generic ones.
+	Class() Class
+
+	// Claim reports whether the device that ctx was opened on is the backend's.
+	// An error says that it could not be told, or that the device is the
+	// backend's and can't be driven, for example since a library is missing:
+	// the device is offered to the next backend, and the error is reported
+	// with what was left out. ctx is closed after the call.
+	Claim(ctx *ibverbs.Context) (bool, error)
+
+	// Defaults changes the defaults that do not suit the device. All fields of
+	// cfg are set, and 0 is 0 in it.
+	Defaults(ctx *ibverbs.Context, cfg *Config) error
+
+	// NewDomain returns what the backend does within a protection domain of a
+	// device that it claimed. Both arguments outlive what is returned.
+	NewDomain(ctx *ibverbs.Context, pd *ibverbs.PD) (Domain, error)
+}
+
+// Domain registers memory and makes queue pairs within a protection domain.
+// Its methods may be called from several goroutines at a time.
+type Domain interface {
+	// Register makes memory reachable for the device.
+	Register(Region) (Registration, error)
+
+	// CreateQP creates a queue pair, and sets in init what was granted. The
+	// domain's PD is set in init.
+	CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error)
+
+	// Close ends what NewDomain began, after all that the domain made is gone.
+	// The protection domain itself is its caller's.
+	Close() error
+}
+
+// Region is memory to be registered: Length bytes from Addr, or from Offset of
+// the DMA-buf DMABuf.
+type Region struct {
+	Addr   uintptr // 0 for a DMA-buf
+	Length uint64
+	IOVA   uint64 // the RDMA address of the first byte; 0 with AccessZeroBased
+	DMABuf int    // a file descriptor, −1 for none
+	Offset uint64 // where the region begins in the DMA-buf
+	Access Access
+}
+
+// Registration is memory that a device reaches.
+type Registration struct {
+	LKey, RKey uint32
+	RDMAAddr   uint64      // how requests name the first byte
+	MR         *ibverbs.MR // nil if there is no single one
+
+	// Deregister ends it. If it returns an error the device may still reach
+	// the memory, which then must not be freed.
+	Deregister func() error
+}

@@ -1,0 +1,112 @@
+package rdma
+
+import (
+	"bytes"
+	"errors"
+	"syscall"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// verbs is what finding and describing devices needs of the library, so that
+// tests can put machines in its place that no test could otherwise have.
+type verbs interface {
+	// devices lists what is there; free gives the list back, after which only
+	// devices that were opened may be used.
+	devices() (list []*ibverbs.Device, free func(), err error)
+	identify(*ibverbs.Device) identity
+	open(*ibverbs.Device) (*ibverbs.Context, error)
+	close(*ibverbs.Context) error
+
+	queryDevice(*ibverbs.Context) (*ibverbs.DeviceAttrEx, error)
+	queryPort(ctx *ibverbs.Context, port int) (*ibverbs.PortAttr, error)
+	queryGIDTable(ctx *ibverbs.Context, entries int) ([]ibverbs.GIDEntry, error)
+	queryGID(ctx *ibverbs.Context, port, index int) (ibverbs.GIDEntry, error)
+	queryPKey(ctx *ibverbs.Context, port, index int) (uint16, error)
+	compVectors(*ibverbs.Context) int
+}
+
+// identity is what a device is known by before it is opened.
+type identity struct {
+	name      string // "mlx5_0"
+	uverbs    string // "uverbs0"
+	sysfs     sysfs  // its folder in the infiniband class
+	node      NodeType
+	transport Transport
+}
+
+// library is libibverbs.
+type library struct{}
+
+func (library) devices() ([]*ibverbs.Device, func(), error) {
+	var n int32
+	first, err := ibverbs.GetDeviceList(&n)
+	if errors.Is(err, syscall.ENOSYS) { // the kernel has no ib_uverbs, so there is no device
+		return nil, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var list []*ibverbs.Device
+	for _, dev := range unsafe.Slice(first, n) {
+		list = append(list, dev.Get())
+	}
+	return list, func() { ibverbs.FreeDeviceList(first) }, nil
+}
+
+func (library) identify(dev *ibverbs.Device) identity {
+	return identity{
+		name:      cString(dev.Name[:]),
+		uverbs:    cString(dev.DevName[:]),
+		sysfs:     sysfs(cString(dev.IbdevPath[:])),
+		node:      NodeType(dev.NodeType),
+		transport: Transport(dev.TransportType),
+	}
+}
+
+func (library) open(dev *ibverbs.Device) (*ibverbs.Context, error) { return ibverbs.OpenDevice(dev) }
+func (library) close(ctx *ibverbs.Context) error                   { return ibverbs.CloseDevice(ctx) }
+
+func (library) queryDevice(ctx *ibverbs.Context) (*ibverbs.DeviceAttrEx, error) {
+	attr := new(ibverbs.DeviceAttrEx)
+	return attr, ibverbs.QueryDeviceEx(ctx, nil, attr)
+}
+
+func (library) queryPort(ctx *ibverbs.Context, port int) (*ibverbs.PortAttr, error) {
+	attr := new(ibverbs.PortAttr)
+	return attr, ibverbs.QueryPort(ctx, uint8(port), attr)
+}
+
+func (library) queryGIDTable(ctx *ibverbs.Context, entries int) ([]ibverbs.GIDEntry, error) {
+	if entries == 0 {
+		return nil, nil
+	}
+	table := make([]ibverbs.GIDEntry, entries)
+	n, err := ibverbs.QueryGIDTable(ctx, &table[0], uint64(len(table)), 0)
+	if err != nil {
+		return nil, err
+	}
+	return table[:n], nil
+}
+
+func (library) queryGID(ctx *ibverbs.Context, port, index int) (ibverbs.GIDEntry, error) {
+	var entry ibverbs.GIDEntry
+	err := ibverbs.QueryGIDEx(ctx, uint32(port), uint32(index), &entry, 0)
+	return entry, err
+}
+
+func (library) queryPKey(ctx *ibverbs.Context, port, index int) (uint16, error) {
+	var key capi.Be16
+	err := ibverbs.QueryPKey(ctx, uint8(port), int32(index), &key)
+	return key.Host(), err
+}
+
+func (library) compVectors(ctx *ibverbs.Context) int { return int(ibverbs.ContextNumCompVectors(ctx)) }
+
+// cString returns the text before the first NUL.
+func cString(b []byte) string {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return string(text)
+}
