@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/gen/internal/emit"
-	"github.com/goverbs/goverbs/gen/internal/facts"
 )
 
 //go:embed csrc
@@ -68,15 +67,6 @@ func bindings(limit, base string) (map[string][]byte, error) {
 		return nil, err
 	}
 	return emit.Files(emit.Options{Model: model, Source: csrc, Base: base, Check: limit == ""})
-}
-
-// merged is the model of all snapshots up to a version.
-func merged(limit string) (*facts.Model, error) {
-	models, err := snapshots()
-	if err != nil {
-		return nil, err
-	}
-	return facts.Merge(limit, models...)
 }
 
 // importPath is the import path of a folder, by the go.mod above it.

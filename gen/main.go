@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +19,7 @@ var commands = []command{
 	{"snapshot", "write the facts of a set of headers", runSnapshot},
 	{"check", "hold facts against the headers of this machine", runCheck},
 	{"diff", "tell what changed between two snapshots", runDiff},
+	{"history", "write in which version each fact came up", runHistory},
 	{"emit", "write the raw bindings", runEmit},
 }
 
@@ -34,7 +37,11 @@ func main() {
 		if c.name != name {
 			continue
 		}
-		if err := c.run(os.Args[2:]); err != nil {
+		err := c.run(os.Args[2:])
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		if err != nil {
 			fmt.Fprintf(os.Stderr, "gen %s: %v\n", name, err)
 			os.Exit(1)
 		}

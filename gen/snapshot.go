@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 
 	"github.com/goverbs/goverbs/gen/internal/facts"
 	"github.com/goverbs/goverbs/gen/internal/header"
@@ -23,10 +22,7 @@ func runSnapshot(args []string) error {
 	if err != nil {
 		return err
 	}
-	if *out == "" {
-		return m.Write(os.Stdout)
-	}
-	return writeSnapshot(*out, m)
+	return writeTo(*out, m.Write)
 }
 
 func snapshot(from headers) (m *facts.Model, err error) {
@@ -41,13 +37,4 @@ func snapshot(from headers) (m *facts.Model, err error) {
 	}
 	m.Version = version
 	return m, nil
-}
-
-func writeSnapshot(name string, m *facts.Model) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return m.Write(f)
 }

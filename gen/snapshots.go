@@ -3,32 +3,58 @@ package main
 import (
 	"embed"
 	"fmt"
-	"path"
+	"io"
+	"io/fs"
 
 	"github.com/goverbs/goverbs/gen/internal/facts"
 )
 
-//go:embed snapshots/rdma-core-*.txt
-var snapshotFiles embed.FS
+//go:embed snapshots/*.txt
+var pinned embed.FS
 
-// snapshots reads the pinned versions, oldest first by name.
+// snapshots reads those of the pinned versions.
 func snapshots() ([]*facts.Model, error) {
-	entries, err := snapshotFiles.ReadDir("snapshots")
+	names, err := fs.Glob(pinned, "snapshots/rdma-core-*.txt")
 	if err != nil {
 		return nil, err
 	}
 	var all []*facts.Model
-	for _, e := range entries {
-		name := path.Join("snapshots", e.Name())
-		f, err := snapshotFiles.Open(name)
+	for _, name := range names {
+		m, err := readPinned(name, facts.Read)
 		if err != nil {
 			return nil, err
-		}
-		m, err := facts.Read(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, m)
 	}
 	return all, nil
+}
+
+// merged is the model of all snapshots up to a version ("" is no limit), with
+// the exact version that each fact is since.
+func merged(limit string) (*facts.Model, error) {
+	all, err := snapshots()
+	if err != nil {
+		return nil, err
+	}
+	m, err := facts.Merge(limit, all...)
+	if err != nil {
+		return nil, err
+	}
+	history, err := readPinned("snapshots/history.txt", facts.ReadHistory)
+	if err != nil {
+		return nil, err
+	}
+	return m, history.Refine(m)
+}
+
+func readPinned[T any](name string, read func(io.Reader) (T, error)) (t T, err error) {
+	f, err := pinned.Open(name)
+	if err != nil {
+		return t, err
+	}
+	defer f.Close()
+	if t, err = read(f); err != nil {
+		return t, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
 }

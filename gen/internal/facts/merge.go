@@ -32,32 +32,42 @@ func (c Change) Excuse() string { return cmp.Or(exceptions[c.Fact], exceptions[c
 // does nothing but add. A fact that moved, changed its value or went away, and
 // has no [Change.Excuse], is an error.
 func Merge(limit string, snapshots ...*Model) (*Model, error) {
-	if len(snapshots) == 0 {
-		return nil, errors.New("no snapshots")
-	}
 	models, err := upTo(limit, snapshots)
 	if err != nil {
 		return nil, err
 	}
-	since := map[string]string{}
-	for i, m := range models {
-		for key, f := range m.facts() {
-			if _, ok := since[key]; !ok && f.header != "" {
-				since[key] = strings.TrimSuffix(m.Version, ".0")
-			}
-		}
-		if i == 0 {
-			continue
-		}
-		if err := onlyAdds(models[i-1], m); err != nil {
+	for i := range models[1:] {
+		if err := onlyAdds(models[i], models[i+1]); err != nil {
 			return nil, err
 		}
 	}
-	return models[len(models)-1].with(since), nil
+	m := models[len(models)-1].clone()
+	since := firsts(models)
+	m.eachSince(func(fact string, s *string) { *s = since[fact] })
+	return m, nil
 }
+
+// firsts returns the first version that has each fact of rdma-core's.
+func firsts(models []*Model) map[string]string {
+	since := map[string]string{}
+	for _, m := range models {
+		for key, f := range m.facts() {
+			if _, ok := since[key]; !ok && f.header != "" {
+				since[key] = m.since()
+			}
+		}
+	}
+	return since
+}
+
+// since spells the model's version as Since does.
+func (m *Model) since() string { return strings.TrimSuffix(m.Version, ".0") }
 
 // upTo returns the models up to a version, oldest first.
 func upTo(limit string, snapshots []*Model) ([]*Model, error) {
+	if len(snapshots) == 0 {
+		return nil, errors.New("no snapshots")
+	}
 	versions := map[Version]*Model{}
 	for _, m := range snapshots {
 		v, err := ParseVersion(m.Version)
@@ -99,41 +109,46 @@ func onlyAdds(older, newer *Model) error {
 	return errors.Join(errs...)
 }
 
-// with returns a copy of a model in which Since is filled in.
-func (m *Model) with(since map[string]string) *Model {
-	n := *m
-	n.Funcs = clone(m.Funcs)
-	for _, f := range n.Funcs {
-		f.Since = since[f.key()]
+// eachSince calls f for every fact with the place of its Since.
+func (m *Model) eachSince(f func(fact string, since *string)) {
+	for _, c := range m.Funcs {
+		f(c.key(), &c.Since)
 	}
-	n.Macros = clone(m.Macros)
-	for _, c := range n.Macros {
-		c.Since = since[c.key()]
+	for _, c := range m.Macros {
+		f(c.key(), &c.Since)
 	}
-	n.Typedefs = clone(m.Typedefs)
-	for _, t := range n.Typedefs {
-		t.Since = since[t.key()]
+	for _, t := range m.Typedefs {
+		f(t.key(), &t.Since)
 	}
-	n.Enums = clone(m.Enums)
-	for _, e := range n.Enums {
-		e.Since = since[e.key()]
-		e.Values = slices.Clone(e.Values)
+	for _, e := range m.Enums {
+		f(e.key(), &e.Since)
 		for i := range e.Values {
-			e.Values[i].Since = since[e.Values[i].key()]
+			f(e.Values[i].key(), &e.Values[i].Since)
 		}
 	}
-	n.Records = clone(m.Records)
-	for _, r := range n.Records {
-		r.Since = since[r.key()]
-		r.Fields = slices.Clone(r.Fields)
+	for _, r := range m.Records {
+		f(r.key(), &r.Since)
 		for i := range r.Fields {
-			r.Fields[i].Since = since[r.Fields[i].key(r)]
+			f(r.Fields[i].key(r), &r.Fields[i].Since)
 		}
+	}
+}
+
+// clone copies a model as deep as Since is.
+func (m *Model) clone() *Model {
+	n := *m
+	n.Funcs, n.Macros, n.Typedefs = cloneAll(m.Funcs), cloneAll(m.Macros), cloneAll(m.Typedefs)
+	n.Enums, n.Records = cloneAll(m.Enums), cloneAll(m.Records)
+	for _, e := range n.Enums {
+		e.Values = slices.Clone(e.Values)
+	}
+	for _, r := range n.Records {
+		r.Fields = slices.Clone(r.Fields)
 	}
 	return &n
 }
 
-func clone[T any](s []*T) []*T {
+func cloneAll[T any](s []*T) []*T {
 	c := make([]*T, len(s))
 	for i, p := range s {
 		c[i] = new(*p)
