@@ -4,7 +4,8 @@ package efadv
 
 import "github.com/goverbs/goverbs/capi"
 
-// CQInitFlags mirrors the enumeration of EFADV_CQ_INIT_FLAGS_EXT_MEM_DMABUF, a set of flags. It exists since rdma-core 59.
+// CQInitFlags mirrors the enumeration of EFADV_CQ_INIT_FLAGS_EXT_MEM_DMABUF, a
+// set of flags. It exists since rdma-core 59.
 type CQInitFlags uint32
 
 const (
@@ -23,15 +24,16 @@ func (v CQInitFlags) String() string {
 	return capi.FlagString(uint64(v), cQInitFlagsNames)
 }
 
-// DeviceCaps mirrors the enumeration of EFADV_DEVICE_ATTR_CAPS_RDMA_READ, a set of flags.
+// DeviceCaps mirrors the enumeration of EFADV_DEVICE_ATTR_CAPS_RDMA_READ, a set
+// of flags.
 type DeviceCaps uint32
 
 const (
 	EFADV_DEVICE_ATTR_CAPS_RDMA_READ              DeviceCaps = 1
 	EFADV_DEVICE_ATTR_CAPS_RNR_RETRY              DeviceCaps = 2
-	EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID           DeviceCaps = 4  // since rdma-core 44
-	EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE             DeviceCaps = 8  // since rdma-core 50
-	EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV DeviceCaps = 16 // since rdma-core 56
+	EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID           DeviceCaps = 4  // since rdma-core 43
+	EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE             DeviceCaps = 8  // since rdma-core 46
+	EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV DeviceCaps = 16 // since rdma-core 52
 	EFADV_DEVICE_ATTR_CAPS_CQ_WITH_EXT_MEM_DMABUF DeviceCaps = 32 // since rdma-core 59
 )
 
@@ -67,7 +69,8 @@ func (v DeviceCaps) String() string {
 	return capi.FlagString(uint64(v), deviceCapsNames)
 }
 
-// MRAttrValidity mirrors the enumeration of EFADV_MR_ATTR_VALIDITY_RECV_IC_ID, a set of flags. It exists since rdma-core 50.
+// MRAttrValidity mirrors the enumeration of EFADV_MR_ATTR_VALIDITY_RECV_IC_ID,
+// a set of flags. It exists since rdma-core 50.
 type MRAttrValidity uint32
 
 const (
@@ -112,12 +115,13 @@ func (v QPDriverType) String() string {
 	return capi.EnumString("QPDriverType", int64(v))
 }
 
-// QPFlags mirrors the enumeration of EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, a set of flags. It exists since rdma-core 56.
+// QPFlags mirrors the enumeration of EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, a
+// set of flags. It exists since rdma-core 52.
 type QPFlags uint32
 
 const (
 	EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV QPFlags = 1
-	EFADV_QP_FLAGS_INLINE_WRITE           QPFlags = 2 // since rdma-core 64
+	EFADV_QP_FLAGS_INLINE_WRITE           QPFlags = 2 // since rdma-core 63
 )
 
 var qPFlagsNames = []capi.FlagName{
@@ -136,7 +140,8 @@ func (v QPFlags) String() string {
 	return capi.FlagString(uint64(v), qPFlagsNames)
 }
 
-// SQDepthFlags mirrors the enumeration of EFADV_SQ_DEPTH_ATTR_INLINE_WRITE, a set of flags. It exists since rdma-core 64.
+// SQDepthFlags mirrors the enumeration of EFADV_SQ_DEPTH_ATTR_INLINE_WRITE, a
+// set of flags. It exists since rdma-core 63.
 type SQDepthFlags uint32
 
 const (
@@ -155,12 +160,13 @@ func (v SQDepthFlags) String() string {
 	return capi.FlagString(uint64(v), sQDepthFlagsNames)
 }
 
-// WCExFlags mirrors the enumeration of EFADV_WC_EX_WITH_SGID, a set of flags. It exists since rdma-core 44.
+// WCExFlags mirrors the enumeration of EFADV_WC_EX_WITH_SGID, a set of flags.
+// It exists since rdma-core 43.
 type WCExFlags uint32
 
 const (
 	EFADV_WC_EX_WITH_SGID           WCExFlags = 1
-	EFADV_WC_EX_WITH_IS_UNSOLICITED WCExFlags = 2 // since rdma-core 56
+	EFADV_WC_EX_WITH_IS_UNSOLICITED WCExFlags = 2 // since rdma-core 52
 )
 
 var wCExFlagsNames = []capi.FlagName{
@@ -179,7 +185,8 @@ func (v WCExFlags) String() string {
 	return capi.FlagString(uint64(v), wCExFlagsNames)
 }
 
-// WRExFlags mirrors the enumeration of EFADV_WR_EX_WITH_PROCESSING_HINTS, a set of flags. It exists since rdma-core 64.
+// WRExFlags mirrors the enumeration of EFADV_WR_EX_WITH_PROCESSING_HINTS, a set
+// of flags. It exists since rdma-core 64.
 type WRExFlags uint32
 
 const (
@@ -198,7 +205,8 @@ func (v WRExFlags) String() string {
 	return capi.FlagString(uint64(v), wRExFlagsNames)
 }
 
-// WRProcessingHint mirrors enum efadv_wr_processing_hint, a set of flags. It exists since rdma-core 64.
+// WRProcessingHint mirrors enum efadv_wr_processing_hint, a set of flags. It
+// exists since rdma-core 64.
 type WRProcessingHint uint32
 
 const (

@@ -16,11 +16,11 @@
 
 ZZ_OFFSET(struct efadv_ah_attr, comp_mask, 0);
 ZZ_OFFSET(struct efadv_ah_attr, ahn, 8);
-#if GOVERBS_HEADERS >= 44
+#if GOVERBS_HEADERS >= 43
 ZZ_OFFSET(struct efadv_cq, comp_mask, 0);
 ZZ_OFFSET(struct efadv_cq, wc_read_sgid, 8);
 #endif
-#if GOVERBS_HEADERS >= 56
+#if GOVERBS_HEADERS >= 52
 ZZ_OFFSET(struct efadv_cq, wc_is_unsolicited, 16);
 #endif
 #if GOVERBS_HEADERS >= 59
@@ -29,10 +29,10 @@ ZZ_OFFSET(struct efadv_cq_attr, buffer, 8);
 ZZ_OFFSET(struct efadv_cq_attr, entry_size, 16);
 ZZ_OFFSET(struct efadv_cq_attr, num_entries, 20);
 #endif
-#if GOVERBS_HEADERS >= 64
+#if GOVERBS_HEADERS >= 60
 ZZ_OFFSET(struct efadv_cq_attr, doorbell, 24);
 #endif
-#if GOVERBS_HEADERS >= 44
+#if GOVERBS_HEADERS >= 43
 ZZ_OFFSET(struct efadv_cq_init_attr, comp_mask, 0);
 ZZ_OFFSET(struct efadv_cq_init_attr, wc_flags, 8);
 #endif
@@ -46,7 +46,7 @@ ZZ_OFFSET(struct efadv_device_attr, max_rq_wr, 12);
 ZZ_OFFSET(struct efadv_device_attr, max_sq_sge, 16);
 ZZ_OFFSET(struct efadv_device_attr, max_rq_sge, 18);
 ZZ_OFFSET(struct efadv_device_attr, inline_buf_size, 20);
-#if GOVERBS_HEADERS >= 64
+#if GOVERBS_HEADERS >= 63
 ZZ_OFFSET(struct efadv_device_attr, inline_buf_size_ex, 22);
 #endif
 ZZ_OFFSET(struct efadv_device_attr, device_caps, 24);
@@ -64,12 +64,16 @@ ZZ_OFFSET(struct efadv_qp, wr_set_processing_hints, 8);
 #endif
 ZZ_OFFSET(struct efadv_qp_init_attr, comp_mask, 0);
 ZZ_OFFSET(struct efadv_qp_init_attr, driver_qp_type, 8);
-#if GOVERBS_HEADERS >= 56
+#if GOVERBS_HEADERS >= 52
 ZZ_OFFSET(struct efadv_qp_init_attr, flags, 12);
+#endif
+#if GOVERBS_HEADERS >= 55
 ZZ_OFFSET(struct efadv_qp_init_attr, sl, 14);
 #endif
 #if GOVERBS_HEADERS >= 64
 ZZ_OFFSET(struct efadv_qp_init_attr, wr_flags, 16);
+#endif
+#if GOVERBS_HEADERS >= 63
 ZZ_OFFSET(struct efadv_rq_depth_attr, comp_mask, 0);
 ZZ_OFFSET(struct efadv_rq_depth_attr, max_recv_sge, 8);
 ZZ_OFFSET(struct efadv_sq_depth_attr, comp_mask, 0);
@@ -89,13 +93,13 @@ ZZ_VALUE(EFADV_CQ_INIT_FLAGS_EXT_MEM_DMABUF, 1LL);
 #endif
 ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_RDMA_READ, 1LL);
 ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_RNR_RETRY, 2LL);
-#if GOVERBS_HEADERS >= 44
+#if GOVERBS_HEADERS >= 43
 ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID, 4LL);
 #endif
-#if GOVERBS_HEADERS >= 50
+#if GOVERBS_HEADERS >= 46
 ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, 8LL);
 #endif
-#if GOVERBS_HEADERS >= 56
+#if GOVERBS_HEADERS >= 52
 ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV, 16LL);
 #endif
 #if GOVERBS_HEADERS >= 59
@@ -107,17 +111,17 @@ ZZ_VALUE(EFADV_MR_ATTR_VALIDITY_RDMA_READ_IC_ID, 2LL);
 ZZ_VALUE(EFADV_MR_ATTR_VALIDITY_RDMA_RECV_IC_ID, 4LL);
 #endif
 ZZ_VALUE(EFADV_QP_DRIVER_TYPE_SRD, 0LL);
-#if GOVERBS_HEADERS >= 56
+#if GOVERBS_HEADERS >= 52
 ZZ_VALUE(EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, 1LL);
 #endif
-#if GOVERBS_HEADERS >= 64
+#if GOVERBS_HEADERS >= 63
 ZZ_VALUE(EFADV_QP_FLAGS_INLINE_WRITE, 2LL);
 ZZ_VALUE(EFADV_SQ_DEPTH_ATTR_INLINE_WRITE, 1LL);
 #endif
-#if GOVERBS_HEADERS >= 44
+#if GOVERBS_HEADERS >= 43
 ZZ_VALUE(EFADV_WC_EX_WITH_SGID, 1LL);
 #endif
-#if GOVERBS_HEADERS >= 56
+#if GOVERBS_HEADERS >= 52
 ZZ_VALUE(EFADV_WC_EX_WITH_IS_UNSOLICITED, 2LL);
 #endif
 #if GOVERBS_HEADERS >= 64

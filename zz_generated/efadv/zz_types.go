@@ -7,7 +7,8 @@ import (
 	"structs"
 )
 
-// CQInitAttrExtMemDMABuf mirrors the struct efadv_cq_init_attr.ext_mem_dmabuf. It exists since rdma-core 59.
+// CQInitAttrExtMemDMABuf mirrors the struct efadv_cq_init_attr.ext_mem_dmabuf.
+// It exists since rdma-core 59.
 type CQInitAttrExtMemDMABuf struct {
 	_        structs.HostLayout
 	Buffer   capi.Ptr[uint8]
@@ -25,12 +26,12 @@ type AHAttr struct {
 	Reserved [6]uint8
 }
 
-// CQ mirrors struct efadv_cq. It exists since rdma-core 44.
+// CQ mirrors struct efadv_cq. It exists since rdma-core 43.
 type CQ struct {
 	_               structs.HostLayout
 	CompMask        uint64
 	WCReadSGID      capi.FuncPtr
-	WCIsUnsolicited capi.FuncPtr // since rdma-core 56
+	WCIsUnsolicited capi.FuncPtr // since rdma-core 52
 }
 
 // CQAttr mirrors struct efadv_cq_attr. It exists since rdma-core 59.
@@ -40,10 +41,10 @@ type CQAttr struct {
 	Buffer     capi.Ptr[uint8]
 	EntrySize  uint32
 	NumEntries uint32
-	Doorbell   capi.Ptr[uint32] // since rdma-core 64
+	Doorbell   capi.Ptr[uint32] // since rdma-core 60
 }
 
-// CQInitAttr mirrors struct efadv_cq_init_attr. It exists since rdma-core 44.
+// CQInitAttr mirrors struct efadv_cq_init_attr. It exists since rdma-core 43.
 type CQInitAttr struct {
 	_            structs.HostLayout
 	CompMask     uint64
@@ -61,7 +62,7 @@ type DeviceAttr struct {
 	MaxSQSGE        uint16
 	MaxRQSGE        uint16
 	InlineBufSize   uint16
-	InlineBufSizeEx uint16 // since rdma-core 64
+	InlineBufSizeEx uint16 // since rdma-core 63
 	DeviceCaps      DeviceCaps
 	MaxRDMASize     uint32
 }
@@ -88,20 +89,20 @@ type QPInitAttr struct {
 	_            structs.HostLayout
 	CompMask     uint64
 	DriverQPType QPDriverType
-	Flags        uint16 // since rdma-core 56
-	SL           uint8  // since rdma-core 56
+	Flags        uint16 // since rdma-core 52
+	SL           uint8  // since rdma-core 55
 	Reserved     uint8
 	WRFlags      uint64 // since rdma-core 64
 }
 
-// RQDepthAttr mirrors struct efadv_rq_depth_attr. It exists since rdma-core 64.
+// RQDepthAttr mirrors struct efadv_rq_depth_attr. It exists since rdma-core 63.
 type RQDepthAttr struct {
 	_          structs.HostLayout
 	CompMask   uint64
 	MaxRecvSGE uint32
 }
 
-// SQDepthAttr mirrors struct efadv_sq_depth_attr. It exists since rdma-core 64.
+// SQDepthAttr mirrors struct efadv_sq_depth_attr. It exists since rdma-core 63.
 type SQDepthAttr struct {
 	_             structs.HostLayout
 	CompMask      uint64

@@ -56,8 +56,8 @@ const (
 	IB_UVERBS_ACCESS_ZERO_BASED       UverbsAccessFlags = 32
 	IB_UVERBS_ACCESS_ON_DEMAND        UverbsAccessFlags = 64
 	IB_UVERBS_ACCESS_HUGETLB          UverbsAccessFlags = 128
-	IB_UVERBS_ACCESS_FLUSH_GLOBAL     UverbsAccessFlags = 256 // since rdma-core 50
-	IB_UVERBS_ACCESS_FLUSH_PERSISTENT UverbsAccessFlags = 512 // since rdma-core 50
+	IB_UVERBS_ACCESS_FLUSH_GLOBAL     UverbsAccessFlags = 256 // since rdma-core 45
+	IB_UVERBS_ACCESS_FLUSH_PERSISTENT UverbsAccessFlags = 512 // since rdma-core 45
 	IB_UVERBS_ACCESS_RELAXED_ORDERING UverbsAccessFlags = 1048576
 	IB_UVERBS_ACCESS_OPTIONAL_RANGE   UverbsAccessFlags = 1072693248
 )
@@ -159,7 +159,8 @@ func (v UverbsAdviseMRFlag) String() string {
 	return capi.FlagString(uint64(v), uverbsAdviseMRFlagNames)
 }
 
-// UverbsBufferType mirrors enum ib_uverbs_buffer_type. It exists since rdma-core 64.
+// UverbsBufferType mirrors enum ib_uverbs_buffer_type. It exists since
+// rdma-core 64.
 type UverbsBufferType uint32
 
 const (
@@ -183,7 +184,7 @@ type UverbsCoreSupport uint32
 
 const (
 	IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS UverbsCoreSupport = 1
-	IB_UVERBS_CORE_SUPPORT_ROBUST_UDATA       UverbsCoreSupport = 2 // since rdma-core 64
+	IB_UVERBS_CORE_SUPPORT_ROBUST_UDATA       UverbsCoreSupport = 2 // since rdma-core 63
 )
 
 var uverbsCoreSupportNames = []capi.FlagName{
@@ -202,7 +203,8 @@ func (v UverbsCoreSupport) String() string {
 	return capi.FlagString(uint64(v), uverbsCoreSupportNames)
 }
 
-// FlowActionESPFlags mirrors enum ib_uverbs_flow_action_esp_flags, a set of flags.
+// FlowActionESPFlags mirrors enum ib_uverbs_flow_action_esp_flags, a set of
+// flags.
 type FlowActionESPFlags uint32
 
 const (
@@ -263,7 +265,8 @@ func (v FlowActionESPKeymat) String() string {
 	return capi.EnumString("FlowActionESPKeymat", int64(v))
 }
 
-// FlowActionESPKeymatAESGCMIVAlgo mirrors enum ib_uverbs_flow_action_esp_keymat_aes_gcm_iv_algo.
+// FlowActionESPKeymatAESGCMIVAlgo mirrors enum
+// ib_uverbs_flow_action_esp_keymat_aes_gcm_iv_algo.
 type FlowActionESPKeymatAESGCMIVAlgo uint32
 
 const (
@@ -396,7 +399,8 @@ func (v UverbsQPType) String() string {
 	return capi.EnumString("UverbsQPType", int64(v))
 }
 
-// UverbsQueryPortCapFlags mirrors enum ib_uverbs_query_port_cap_flags, a set of flags.
+// UverbsQueryPortCapFlags mirrors enum ib_uverbs_query_port_cap_flags, a set of
+// flags.
 type UverbsQueryPortCapFlags uint32
 
 const (
@@ -575,7 +579,8 @@ func (v UverbsQueryPortFlags) String() string {
 	return capi.FlagString(uint64(v), uverbsQueryPortFlagsNames)
 }
 
-// UverbsReadCountersFlags mirrors enum ib_uverbs_read_counters_flags, a set of flags.
+// UverbsReadCountersFlags mirrors enum ib_uverbs_read_counters_flags, a set of
+// flags.
 type UverbsReadCountersFlags uint32
 
 const (
@@ -678,8 +683,8 @@ const (
 	IBV_ACCESS_ZERO_BASED       AccessFlags = 32
 	IBV_ACCESS_ON_DEMAND        AccessFlags = 64
 	IBV_ACCESS_HUGETLB          AccessFlags = 128
-	IBV_ACCESS_FLUSH_GLOBAL     AccessFlags = 256 // since rdma-core 50
-	IBV_ACCESS_FLUSH_PERSISTENT AccessFlags = 512 // since rdma-core 50
+	IBV_ACCESS_FLUSH_GLOBAL     AccessFlags = 256 // since rdma-core 45
+	IBV_ACCESS_FLUSH_PERSISTENT AccessFlags = 512 // since rdma-core 45
 	IBV_ACCESS_RELAXED_ORDERING AccessFlags = 1048576
 )
 
@@ -1075,7 +1080,8 @@ func (v DMMask) String() string {
 	return capi.FlagString(uint64(v), dMMaskNames)
 }
 
-// DMAHInitAttrMask mirrors enum ibv_dmah_init_attr_mask, a set of flags. It exists since rdma-core 59.
+// DMAHInitAttrMask mirrors enum ibv_dmah_init_attr_mask, a set of flags. It
+// exists since rdma-core 59.
 type DMAHInitAttrMask uint32
 
 const (
@@ -1128,7 +1134,7 @@ const (
 	IBV_EVENT_CLIENT_REREGISTER   EventType = 17
 	IBV_EVENT_GID_CHANGE          EventType = 18
 	IBV_EVENT_WQ_FATAL            EventType = 19
-	IBV_EVENT_DEVICE_SPEED_CHANGE EventType = 20 // since rdma-core 64
+	IBV_EVENT_DEVICE_SPEED_CHANGE EventType = 20 // since rdma-core 62
 )
 
 // String returns the C name of v.
@@ -1350,7 +1356,8 @@ func (v GIDType) String() string {
 	return capi.EnumString("GIDType", int64(v))
 }
 
-// IndTableInitAttrMask mirrors enum ibv_ind_table_init_attr_mask, a set of flags.
+// IndTableInitAttrMask mirrors enum ibv_ind_table_init_attr_mask, a set of
+// flags.
 type IndTableInitAttrMask uint32
 
 const (
@@ -1391,7 +1398,8 @@ func (v MigState) String() string {
 	return capi.EnumString("MigState", int64(v))
 }
 
-// MRInitAttrMask mirrors enum ibv_mr_init_attr_mask, a set of flags. It exists since rdma-core 59.
+// MRInitAttrMask mirrors enum ibv_mr_init_attr_mask, a set of flags. It exists
+// since rdma-core 59.
 type MRInitAttrMask uint32
 
 const (
@@ -1553,8 +1561,8 @@ const (
 	IBV_ODP_SUPPORT_READ         ODPTransportCapBits = 8
 	IBV_ODP_SUPPORT_ATOMIC       ODPTransportCapBits = 16
 	IBV_ODP_SUPPORT_SRQ_RECV     ODPTransportCapBits = 32
-	IBV_ODP_SUPPORT_FLUSH        ODPTransportCapBits = 64  // since rdma-core 59
-	IBV_ODP_SUPPORT_ATOMIC_WRITE ODPTransportCapBits = 128 // since rdma-core 59
+	IBV_ODP_SUPPORT_FLUSH        ODPTransportCapBits = 64  // since rdma-core 58
+	IBV_ODP_SUPPORT_ATOMIC_WRITE ODPTransportCapBits = 128 // since rdma-core 58
 )
 
 var oDPTransportCapBitsNames = []capi.FlagName{
@@ -1643,7 +1651,8 @@ func (v OpsWROpcode) String() string {
 	return capi.EnumString("OpsWROpcode", int64(v))
 }
 
-// ParentDomainInitAttrMask mirrors enum ibv_parent_domain_init_attr_mask, a set of flags.
+// ParentDomainInitAttrMask mirrors enum ibv_parent_domain_init_attr_mask, a set
+// of flags.
 type ParentDomainInitAttrMask uint32
 
 const (
@@ -1701,7 +1710,8 @@ func (v PciAtomicOpSize) String() string {
 	return capi.FlagString(uint64(v), pciAtomicOpSizeNames)
 }
 
-// PlacementType mirrors enum ibv_placement_type, a set of flags. It exists since rdma-core 50.
+// PlacementType mirrors enum ibv_placement_type, a set of flags. It exists
+// since rdma-core 45.
 type PlacementType uint32
 
 const (
@@ -1870,7 +1880,7 @@ const (
 	IBV_PORT_LINK_WIDTH_2X_SUP           PortCapFlags2 = 16
 	IBV_PORT_LINK_SPEED_HDR_SUP          PortCapFlags2 = 32
 	IBV_PORT_LINK_SPEED_NDR_SUP          PortCapFlags2 = 1024
-	IBV_PORT_LINK_SPEED_XDR_SUP          PortCapFlags2 = 4096 // since rdma-core 50
+	IBV_PORT_LINK_SPEED_XDR_SUP          PortCapFlags2 = 4096 // since rdma-core 49
 )
 
 var portCapFlags2Names = []capi.FlagName{
@@ -2107,7 +2117,8 @@ func (v QPCreateFlags) String() string {
 	return capi.FlagString(uint64(v), qPCreateFlagsNames)
 }
 
-// QPCreateSendOpsFlags mirrors enum ibv_qp_create_send_ops_flags, a set of flags.
+// QPCreateSendOpsFlags mirrors enum ibv_qp_create_send_ops_flags, a set of
+// flags.
 type QPCreateSendOpsFlags uint32
 
 const (
@@ -2122,7 +2133,7 @@ const (
 	IBV_QP_EX_WITH_BIND_MW              QPCreateSendOpsFlags = 256
 	IBV_QP_EX_WITH_SEND_WITH_INV        QPCreateSendOpsFlags = 512
 	IBV_QP_EX_WITH_TSO                  QPCreateSendOpsFlags = 1024
-	IBV_QP_EX_WITH_FLUSH                QPCreateSendOpsFlags = 2048 // since rdma-core 50
+	IBV_QP_EX_WITH_FLUSH                QPCreateSendOpsFlags = 2048 // since rdma-core 45
 	IBV_QP_EX_WITH_ATOMIC_WRITE         QPCreateSendOpsFlags = 4096 // since rdma-core 44
 )
 
@@ -2345,7 +2356,8 @@ func (v QPType) String() string {
 	return capi.EnumString("QPType", int64(v))
 }
 
-// QueryQPDataInOrderCaps mirrors enum ibv_query_qp_data_in_order_caps, a set of flags. It exists since rdma-core 50.
+// QueryQPDataInOrderCaps mirrors enum ibv_query_qp_data_in_order_caps, a set of
+// flags. It exists since rdma-core 46.
 type QueryQPDataInOrderCaps uint32
 
 const (
@@ -2369,12 +2381,13 @@ func (v QueryQPDataInOrderCaps) String() string {
 	return capi.FlagString(uint64(v), queryQPDataInOrderCapsNames)
 }
 
-// QueryQPDataInOrderFlags mirrors enum ibv_query_qp_data_in_order_flags, a set of flags. It exists since rdma-core 50.
+// QueryQPDataInOrderFlags mirrors enum ibv_query_qp_data_in_order_flags, a set
+// of flags. It exists since rdma-core 46.
 type QueryQPDataInOrderFlags uint32
 
 const (
 	IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS QueryQPDataInOrderFlags = 1
-	IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY QueryQPDataInOrderFlags = 2 // since rdma-core 64
+	IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY QueryQPDataInOrderFlags = 2 // since rdma-core 60
 )
 
 var queryQPDataInOrderFlagsNames = []capi.FlagName{
@@ -2672,7 +2685,8 @@ func (v RXHashFunctionFlags) String() string {
 	return capi.FlagString(uint64(v), rXHashFunctionFlagsNames)
 }
 
-// SelectivityLevel mirrors enum ibv_selectivity_level. It exists since rdma-core 50.
+// SelectivityLevel mirrors enum ibv_selectivity_level. It exists since
+// rdma-core 45.
 type SelectivityLevel uint32
 
 const (
@@ -2999,7 +3013,7 @@ const (
 	IBV_WC_BIND_MW            WCOpcode = 5
 	IBV_WC_LOCAL_INV          WCOpcode = 6
 	IBV_WC_TSO                WCOpcode = 7
-	IBV_WC_FLUSH              WCOpcode = 8 // since rdma-core 50
+	IBV_WC_FLUSH              WCOpcode = 8 // since rdma-core 45
 	IBV_WC_ATOMIC_WRITE       WCOpcode = 9 // since rdma-core 44
 	IBV_WC_RECV               WCOpcode = 128
 	IBV_WC_RECV_RDMA_WITH_IMM WCOpcode = 129
@@ -3299,7 +3313,7 @@ const (
 	IBV_WR_SEND_WITH_INV        WROpcode = 9
 	IBV_WR_TSO                  WROpcode = 10
 	IBV_WR_DRIVER1              WROpcode = 11
-	IBV_WR_FLUSH                WROpcode = 14 // since rdma-core 50
+	IBV_WR_FLUSH                WROpcode = 14 // since rdma-core 45
 	IBV_WR_ATOMIC_WRITE         WROpcode = 15 // since rdma-core 44
 )
 
@@ -3391,9 +3405,9 @@ const (
 	RDMA_DRIVER_QIB        RDMADriverID = 16
 	RDMA_DRIVER_EFA        RDMADriverID = 17
 	RDMA_DRIVER_SIW        RDMADriverID = 18
-	RDMA_DRIVER_ERDMA      RDMADriverID = 19 // since rdma-core 44
+	RDMA_DRIVER_ERDMA      RDMADriverID = 19 // since rdma-core 43
 	RDMA_DRIVER_MANA       RDMADriverID = 20 // since rdma-core 44
-	RDMA_DRIVER_IONIC      RDMADriverID = 21 // since rdma-core 64
+	RDMA_DRIVER_IONIC      RDMADriverID = 21 // since rdma-core 61
 )
 
 // String returns the C name of v.

@@ -693,7 +693,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.SendFlags)-32]
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.anon36)-36]
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.wr_)-40]
-	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.qPType_)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.qpType_)-72]
 	_ = [1]struct{}{}[unsafe.Offsetof(SendWR{}.anon80)-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(SGE{})-16]
 	_ = [1]struct{}{}[unsafe.Offsetof(SGE{}.Addr)-0]

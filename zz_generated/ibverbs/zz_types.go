@@ -122,7 +122,8 @@ type BatchWR struct {
 	Reserved       uint32
 }
 
-// UverbsBufferDesc mirrors struct ib_uverbs_buffer_desc. It exists since rdma-core 64.
+// UverbsBufferDesc mirrors struct ib_uverbs_buffer_desc. It exists since
+// rdma-core 64.
 type UverbsBufferDesc struct {
 	_             structs.HostLayout
 	Type          uint32
@@ -157,22 +158,26 @@ func (x *FlowActionESPEncap) ValPtr() *capi.Addr {
 	return (*capi.Addr)(unsafe.Pointer(&x.anon0))
 }
 
-// ValPtrDataU64 returns the member val_ptr_data_u64, whose bytes are shared with other members.
+// ValPtrDataU64 returns the member val_ptr_data_u64, whose bytes are shared
+// with other members.
 func (x *FlowActionESPEncap) ValPtrDataU64() *uint64 {
 	return (*uint64)(unsafe.Pointer(&x.anon0))
 }
 
-// NextPtr returns the member next_ptr, whose bytes are shared with other members.
+// NextPtr returns the member next_ptr, whose bytes are shared with other
+// members.
 func (x *FlowActionESPEncap) NextPtr() *capi.Ptr[FlowActionESPEncap] {
 	return (*capi.Ptr[FlowActionESPEncap])(unsafe.Pointer(&x.anon8))
 }
 
-// NextPtrDataU64 returns the member next_ptr_data_u64, whose bytes are shared with other members.
+// NextPtrDataU64 returns the member next_ptr_data_u64, whose bytes are shared
+// with other members.
 func (x *FlowActionESPEncap) NextPtrDataU64() *uint64 {
 	return (*uint64)(unsafe.Pointer(&x.anon8))
 }
 
-// FlowActionESPKeymatAESGCM mirrors struct ib_uverbs_flow_action_esp_keymat_aes_gcm.
+// FlowActionESPKeymatAESGCM mirrors struct
+// ib_uverbs_flow_action_esp_keymat_aes_gcm.
 type FlowActionESPKeymatAESGCM struct {
 	_      structs.HostLayout
 	IV     uint64
@@ -221,7 +226,7 @@ type UverbsQueryPortRespEx struct {
 	LegacyResp    UverbsQueryPortResp
 	PortCapFlags2 uint16
 	Reserved      [2]uint8
-	ActiveSpeedEx uint32 // since rdma-core 50
+	ActiveSpeedEx uint32 // since rdma-core 49
 }
 
 // AH mirrors struct ibv_ah.
@@ -259,12 +264,14 @@ type AsyncEvent struct {
 	EventType EventType
 }
 
-// Element returns the member element, whose bytes are shared with other members.
+// Element returns the member element, whose bytes are shared with other
+// members.
 func (x *AsyncEvent) Element() *AsyncEventElement {
 	return (*AsyncEventElement)(unsafe.Pointer(&x.element_))
 }
 
-// Buf is struct ibv_buf, which only the library allocates: it is incomplete in the headers. It exists since rdma-core 64.
+// Buf is struct ibv_buf, which only the library allocates: it is incomplete in
+// the headers. It exists since rdma-core 64.
 type Buf struct {
 	_ [0]func()
 }
@@ -277,7 +284,8 @@ type CompChannel struct {
 	Refcnt  int32
 }
 
-// Context is struct ibv_context, which only the library allocates: it holds a pthread_mutex_t.
+// Context is struct ibv_context, which only the library allocates: it holds a
+// pthread_mutex_t.
 type Context struct {
 	_ [0]func()
 }
@@ -339,12 +347,14 @@ type CountersInitAttr struct {
 	CompMask uint32
 }
 
-// CQ is struct ibv_cq, which only the library allocates: it holds a pthread_mutex_t.
+// CQ is struct ibv_cq, which only the library allocates: it holds a
+// pthread_mutex_t.
 type CQ struct {
 	_ [0]func()
 }
 
-// CQEx is struct ibv_cq_ex, which only the library allocates: it holds a pthread_mutex_t.
+// CQEx is struct ibv_cq_ex, which only the library allocates: it holds a
+// pthread_mutex_t.
 type CQEx struct {
 	_ [0]func()
 }
@@ -488,7 +498,7 @@ type ECE struct {
 	CompMask uint32
 }
 
-// FDArr mirrors struct ibv_fd_arr. It exists since rdma-core 59.
+// FDArr mirrors struct ibv_fd_arr. It exists since rdma-core 57.
 type FDArr struct {
 	_     structs.HostLayout
 	Arr   capi.Ptr[int32]
@@ -621,7 +631,8 @@ func (x *FlowSpec) TCPUDP() *FlowSpecTCPUDP {
 	return (*FlowSpecTCPUDP)(unsafe.Pointer(&x.anon0))
 }
 
-// IPv4Ext returns the member ipv4_ext, whose bytes are shared with other members.
+// IPv4Ext returns the member ipv4_ext, whose bytes are shared with other
+// members.
 func (x *FlowSpec) IPv4Ext() *FlowSpecIPv4Ext {
 	return (*FlowSpecIPv4Ext)(unsafe.Pointer(&x.anon0))
 }
@@ -651,7 +662,8 @@ func (x *FlowSpec) MPLS() *FlowSpecMPLS {
 	return (*FlowSpecMPLS)(unsafe.Pointer(&x.anon0))
 }
 
-// FlowTag returns the member flow_tag, whose bytes are shared with other members.
+// FlowTag returns the member flow_tag, whose bytes are shared with other
+// members.
 func (x *FlowSpec) FlowTag() *FlowSpecActionTag {
 	return (*FlowSpecActionTag)(unsafe.Pointer(&x.anon0))
 }
@@ -666,7 +678,8 @@ func (x *FlowSpec) Handle() *FlowSpecActionHandle {
 	return (*FlowSpecActionHandle)(unsafe.Pointer(&x.anon0))
 }
 
-// FlowCount returns the member flow_count, whose bytes are shared with other members.
+// FlowCount returns the member flow_count, whose bytes are shared with other
+// members.
 func (x *FlowSpec) FlowCount() *FlowSpecCounterAction {
 	return (*FlowSpecCounterAction)(unsafe.Pointer(&x.anon0))
 }
@@ -1004,10 +1017,11 @@ type PortAttr struct {
 	LinkLayer     uint8
 	Flags         uint8
 	PortCapFlags2 uint16
-	ActiveSpeedEx uint32 // since rdma-core 50
+	ActiveSpeedEx uint32 // since rdma-core 49
 }
 
-// QP is struct ibv_qp, which only the library allocates: it holds a pthread_mutex_t.
+// QP is struct ibv_qp, which only the library allocates: it holds a
+// pthread_mutex_t.
 type QP struct {
 	_ [0]func()
 }
@@ -1053,7 +1067,8 @@ type QPCap struct {
 	MaxInlineData uint32
 }
 
-// QPEx is struct ibv_qp_ex, which only the library allocates: it holds a struct ibv_qp.
+// QPEx is struct ibv_qp_ex, which only the library allocates: it holds a struct
+// ibv_qp.
 type QPEx struct {
 	_ [0]func()
 }
@@ -1242,16 +1257,18 @@ type SendWR struct {
 	SendFlags SendFlags
 	anon36    [1]uint32
 	wr_       SendWRWR
-	qPType_   SendWRQPType
+	qpType_   SendWRQPType
 	anon80    [6]uint64
 }
 
-// ImmData returns the member imm_data, whose bytes are shared with other members.
+// ImmData returns the member imm_data, whose bytes are shared with other
+// members.
 func (x *SendWR) ImmData() *capi.Be32 {
 	return (*capi.Be32)(unsafe.Pointer(&x.anon36))
 }
 
-// InvalidateRKey returns the member invalidate_rkey, whose bytes are shared with other members.
+// InvalidateRKey returns the member invalidate_rkey, whose bytes are shared
+// with other members.
 func (x *SendWR) InvalidateRKey() *uint32 {
 	return (*uint32)(unsafe.Pointer(&x.anon36))
 }
@@ -1263,7 +1280,7 @@ func (x *SendWR) WR() *SendWRWR {
 
 // QPType returns the member qp_type, whose bytes are shared with other members.
 func (x *SendWR) QPType() *SendWRQPType {
-	return (*SendWRQPType)(unsafe.Pointer(&x.qPType_))
+	return (*SendWRQPType)(unsafe.Pointer(&x.qpType_))
 }
 
 // BindMW returns the member bind_mw, whose bytes are shared with other members.
@@ -1284,7 +1301,8 @@ type SGE struct {
 	LKey   uint32
 }
 
-// SRQ is struct ibv_srq, which only the library allocates: it holds a pthread_mutex_t.
+// SRQ is struct ibv_srq, which only the library allocates: it holds a
+// pthread_mutex_t.
 type SRQ struct {
 	_ [0]func()
 }
@@ -1387,12 +1405,14 @@ type WC struct {
 	DLIDPathBits uint8
 }
 
-// ImmData returns the member imm_data, whose bytes are shared with other members.
+// ImmData returns the member imm_data, whose bytes are shared with other
+// members.
 func (x *WC) ImmData() *capi.Be32 {
 	return (*capi.Be32)(unsafe.Pointer(&x.anon24))
 }
 
-// InvalidatedRKey returns the member invalidated_rkey, whose bytes are shared with other members.
+// InvalidatedRKey returns the member invalidated_rkey, whose bytes are shared
+// with other members.
 func (x *WC) InvalidatedRKey() *uint32 {
 	return (*uint32)(unsafe.Pointer(&x.anon24))
 }
@@ -1404,7 +1424,8 @@ type WCTMInfo struct {
 	Priv uint32
 }
 
-// WQ is struct ibv_wq, which only the library allocates: it holds a pthread_mutex_t.
+// WQ is struct ibv_wq, which only the library allocates: it holds a
+// pthread_mutex_t.
 type WQ struct {
 	_ [0]func()
 }
@@ -1479,7 +1500,8 @@ func (x *AsyncEventElement) WQ() *capi.Ptr[WQ] {
 	return (*capi.Ptr[WQ])(unsafe.Pointer(&x.data))
 }
 
-// PortNum returns the member port_num, whose bytes are shared with other members.
+// PortNum returns the member port_num, whose bytes are shared with other
+// members.
 func (x *AsyncEventElement) PortNum() *int32 {
 	return (*int32)(unsafe.Pointer(&x.data))
 }

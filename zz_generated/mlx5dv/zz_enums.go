@@ -217,7 +217,7 @@ const (
 	MLX5_OPCODE_SET_PSV          Opcode = 32
 	MLX5_OPCODE_UMR              Opcode = 37
 	MLX5_OPCODE_TAG_MATCHING     Opcode = 40
-	MLX5_OPCODE_FLOW_TBL_ACCESS  Opcode = 44 // since rdma-core 44
+	MLX5_OPCODE_FLOW_TBL_ACCESS  Opcode = 44 // since rdma-core 42
 	MLX5_OPCODE_MMO              Opcode = 47
 )
 
@@ -282,7 +282,8 @@ const (
 	MLX5_TMC_SUCCESS = 2147483648
 )
 
-// WQECtrlFlags mirrors the enumeration of MLX5_WQE_CTRL_CQ_UPDATE, a set of flags.
+// WQECtrlFlags mirrors the enumeration of MLX5_WQE_CTRL_CQ_UPDATE, a set of
+// flags.
 type WQECtrlFlags uint32
 
 const (
@@ -316,7 +317,8 @@ func (v WQECtrlFlags) String() string {
 	return capi.FlagString(uint64(v), wQECtrlFlagsNames)
 }
 
-// WQEMKeyContextAccessFlags mirrors the enumeration of MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_ATOMIC, a set of flags.
+// WQEMKeyContextAccessFlags mirrors the enumeration of
+// MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_ATOMIC, a set of flags.
 type WQEMKeyContextAccessFlags uint32
 
 const (
@@ -359,7 +361,8 @@ const (
 	MLX5_WQE_MKEY_CONTEXT_FREE = 64
 )
 
-// WQEUMRCtrlFlags mirrors the enumeration of MLX5_WQE_UMR_CTRL_FLAG_INLINE, a set of flags.
+// WQEUMRCtrlFlags mirrors the enumeration of MLX5_WQE_UMR_CTRL_FLAG_INLINE, a
+// set of flags.
 type WQEUMRCtrlFlags uint32
 
 const (
@@ -393,7 +396,8 @@ func (v WQEUMRCtrlFlags) String() string {
 	return capi.FlagString(uint64(v), wQEUMRCtrlFlagsNames)
 }
 
-// WQEUMRCtrlMKeyMask mirrors the enumeration of MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN, a set of flags.
+// WQEUMRCtrlMKeyMask mirrors the enumeration of
+// MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN, a set of flags.
 type WQEUMRCtrlMKeyMask uint32
 
 const (
@@ -462,7 +466,8 @@ func (v WQEUMRCtrlMKeyMask) String() string {
 	return capi.FlagString(uint64(v), wQEUMRCtrlMKeyMaskNames)
 }
 
-// DevxCreateEventChannelFlags mirrors enum mlx5_ib_uapi_devx_create_event_channel_flags, a set of flags.
+// DevxCreateEventChannelFlags mirrors enum
+// mlx5_ib_uapi_devx_create_event_channel_flags, a set of flags.
 type DevxCreateEventChannelFlags uint32
 
 const (
@@ -489,12 +494,12 @@ const (
 	MLX5DV_DM_TYPE_MEMIC                              AllocDMType = 0
 	MLX5DV_DM_TYPE_STEERING_SW_ICM                    AllocDMType = 1
 	MLX5DV_DM_TYPE_HEADER_MODIFY_SW_ICM               AllocDMType = 2
-	MLX5DV_DM_TYPE_HEADER_MODIFY_PATTERN_SW_ICM       AllocDMType = 3 // since rdma-core 44
+	MLX5DV_DM_TYPE_HEADER_MODIFY_PATTERN_SW_ICM       AllocDMType = 3 // since rdma-core 42
 	MLX5DV_DM_TYPE_ENCAP_SW_ICM                       AllocDMType = 4 // since rdma-core 50
 	MLX5_IB_UAPI_DM_TYPE_MEMIC                        AllocDMType = 0
 	MLX5_IB_UAPI_DM_TYPE_STEERING_SW_ICM              AllocDMType = 1
 	MLX5_IB_UAPI_DM_TYPE_HEADER_MODIFY_SW_ICM         AllocDMType = 2
-	MLX5_IB_UAPI_DM_TYPE_HEADER_MODIFY_PATTERN_SW_ICM AllocDMType = 3 // since rdma-core 44
+	MLX5_IB_UAPI_DM_TYPE_HEADER_MODIFY_PATTERN_SW_ICM AllocDMType = 3 // since rdma-core 42
 	MLX5_IB_UAPI_DM_TYPE_ENCAP_SW_ICM                 AllocDMType = 4 // since rdma-core 50
 )
 
@@ -535,7 +540,8 @@ func (v FlowActionFlags) String() string {
 	return capi.FlagString(uint64(v), flowActionFlagsNames)
 }
 
-// FlowActionPacketReformatType mirrors enum mlx5_ib_uapi_flow_action_packet_reformat_type.
+// FlowActionPacketReformatType mirrors enum
+// mlx5_ib_uapi_flow_action_packet_reformat_type.
 type FlowActionPacketReformatType uint32
 
 const (
@@ -573,15 +579,15 @@ const (
 	MLX5DV_FLOW_TABLE_TYPE_FDB                     FlowTableType = 2
 	MLX5DV_FLOW_TABLE_TYPE_RDMA_RX                 FlowTableType = 3
 	MLX5DV_FLOW_TABLE_TYPE_RDMA_TX                 FlowTableType = 4
-	MLX5DV_FLOW_TABLE_TYPE_RDMA_TRANSPORT_RX       FlowTableType = 5 // since rdma-core 59
-	MLX5DV_FLOW_TABLE_TYPE_RDMA_TRANSPORT_TX       FlowTableType = 6 // since rdma-core 59
+	MLX5DV_FLOW_TABLE_TYPE_RDMA_TRANSPORT_RX       FlowTableType = 5 // since rdma-core 57
+	MLX5DV_FLOW_TABLE_TYPE_RDMA_TRANSPORT_TX       FlowTableType = 6 // since rdma-core 57
 	MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX            FlowTableType = 0
 	MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX            FlowTableType = 1
 	MLX5_IB_UAPI_FLOW_TABLE_TYPE_FDB               FlowTableType = 2
 	MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_RX           FlowTableType = 3
 	MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TX           FlowTableType = 4
-	MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TRANSPORT_RX FlowTableType = 5 // since rdma-core 59
-	MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TRANSPORT_TX FlowTableType = 6 // since rdma-core 59
+	MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TRANSPORT_RX FlowTableType = 5 // since rdma-core 57
+	MLX5_IB_UAPI_FLOW_TABLE_TYPE_RDMA_TRANSPORT_TX FlowTableType = 6 // since rdma-core 57
 )
 
 // String returns the C name of v.
@@ -625,7 +631,8 @@ func (v UapiPPAllocFlags) String() string {
 	return capi.FlagString(uint64(v), uapiPPAllocFlagsNames)
 }
 
-// UapiQueryPortFlags mirrors enum mlx5_ib_uapi_query_port_flags, a set of flags.
+// UapiQueryPortFlags mirrors enum mlx5_ib_uapi_query_port_flags, a set of
+// flags.
 type UapiQueryPortFlags uint32
 
 const (
@@ -675,7 +682,8 @@ func (v UapiQueryPortFlags) String() string {
 	return capi.FlagString(uint64(v), uapiQueryPortFlagsNames)
 }
 
-// UapiRegDMABufFlags mirrors enum mlx5_ib_uapi_reg_dmabuf_flags, a set of flags. It exists since rdma-core 56.
+// UapiRegDMABufFlags mirrors enum mlx5_ib_uapi_reg_dmabuf_flags, a set of
+// flags. It exists since rdma-core 54.
 type UapiRegDMABufFlags uint32
 
 const (
@@ -716,7 +724,8 @@ func (v UapiUARAllocType) String() string {
 	return capi.EnumString("UapiUARAllocType", int64(v))
 }
 
-// UapiVARAllocFlags mirrors enum mlx5_ib_uapi_var_alloc_flags, a set of flags. It exists since rdma-core 64.
+// UapiVARAllocFlags mirrors enum mlx5_ib_uapi_var_alloc_flags, a set of flags.
+// It exists since rdma-core 63.
 type UapiVARAllocFlags uint32
 
 const (
@@ -803,7 +812,8 @@ func (v BlockSizeCaps) String() string {
 	return capi.FlagString(uint64(v), blockSizeCapsNames)
 }
 
-// ContextAttrCompMask mirrors enum mlx5dv_context_attr_comp_mask, a set of flags. It exists since rdma-core 59.
+// ContextAttrCompMask mirrors enum mlx5dv_context_attr_comp_mask, a set of
+// flags. It exists since rdma-core 57.
 type ContextAttrCompMask uint32
 
 const (
@@ -859,9 +869,9 @@ const (
 	MLX5DV_CONTEXT_MASK_DCI_STREAMS       ContextCompMask = 2048
 	MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH  ContextCompMask = 4096
 	MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD    ContextCompMask = 8192
-	MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM    ContextCompMask = 16384 // since rdma-core 50
+	MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM    ContextCompMask = 16384 // since rdma-core 47
 	MLX5DV_CONTEXT_MASK_REG_C0            ContextCompMask = 32768 // since rdma-core 50
-	MLX5DV_CONTEXT_MASK_OOO_RECV_WRS      ContextCompMask = 65536 // since rdma-core 56
+	MLX5DV_CONTEXT_MASK_OOO_RECV_WRS      ContextCompMask = 65536 // since rdma-core 55
 )
 
 var contextCompMaskNames = []capi.FlagName{
@@ -952,7 +962,7 @@ const (
 	MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD             ContextFlags = 32
 	MLX5DV_CONTEXT_FLAGS_PACKET_BASED_CREDIT_MODE ContextFlags = 64
 	MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS             ContextFlags = 128
-	MLX5DV_CONTEXT_FLAGS_BLUEFLAME                ContextFlags = 256 // since rdma-core 59
+	MLX5DV_CONTEXT_FLAGS_BLUEFLAME                ContextFlags = 256 // since rdma-core 58
 )
 
 var contextFlagsNames = []capi.FlagName{
@@ -1115,7 +1125,7 @@ type CryptoEnginesCaps uint32
 
 const (
 	MLX5DV_CRYPTO_ENGINES_CAP_AES_XTS              CryptoEnginesCaps = 1
-	MLX5DV_CRYPTO_ENGINES_CAP_AES_XTS_SINGLE_BLOCK CryptoEnginesCaps = 2 // since rdma-core 44
+	MLX5DV_CRYPTO_ENGINES_CAP_AES_XTS_SINGLE_BLOCK CryptoEnginesCaps = 2 // since rdma-core 42
 	MLX5DV_CRYPTO_ENGINES_CAP_AES_XTS_MULTI_BLOCK  CryptoEnginesCaps = 4 // since rdma-core 44
 )
 
@@ -1212,7 +1222,8 @@ func (v CryptoStandard) String() string {
 	return capi.EnumString("CryptoStandard", int64(v))
 }
 
-// CryptoWrappedImportMethodCaps mirrors enum mlx5dv_crypto_wrapped_import_method_caps, a set of flags.
+// CryptoWrappedImportMethodCaps mirrors enum
+// mlx5dv_crypto_wrapped_import_method_caps, a set of flags.
 type CryptoWrappedImportMethodCaps uint32
 
 const (
@@ -1250,7 +1261,8 @@ func (v DCType) String() string {
 	return capi.EnumString("DCType", int64(v))
 }
 
-// DEKInitAttrMask mirrors enum mlx5dv_dek_init_attr_mask, a set of flags. It exists since rdma-core 44.
+// DEKInitAttrMask mirrors enum mlx5dv_dek_init_attr_mask, a set of flags. It
+// exists since rdma-core 42.
 type DEKInitAttrMask uint32
 
 const (
@@ -1288,7 +1300,8 @@ func (v DEKState) String() string {
 	return capi.EnumString("DEKState", int64(v))
 }
 
-// DevxUMEMInMask mirrors enum mlx5dv_devx_umem_in_mask, a set of flags. It exists since rdma-core 44.
+// DevxUMEMInMask mirrors enum mlx5dv_devx_umem_in_mask, a set of flags. It
+// exists since rdma-core 43.
 type DevxUMEMInMask uint32
 
 const (
@@ -1326,7 +1339,8 @@ func (v DMCompMask) String() string {
 	return capi.FlagString(uint64(v), dMCompMaskNames)
 }
 
-// DRActionAsoCTFlags mirrors enum mlx5dv_dr_action_aso_ct_flags, a set of flags.
+// DRActionAsoCTFlags mirrors enum mlx5dv_dr_action_aso_ct_flags, a set of
+// flags.
 type DRActionAsoCTFlags uint32
 
 const (
@@ -1350,7 +1364,8 @@ func (v DRActionAsoCTFlags) String() string {
 	return capi.FlagString(uint64(v), dRActionAsoCTFlagsNames)
 }
 
-// DRActionAsoFirstHitFlags mirrors enum mlx5dv_dr_action_aso_first_hit_flags, a set of flags.
+// DRActionAsoFirstHitFlags mirrors enum mlx5dv_dr_action_aso_first_hit_flags, a
+// set of flags.
 type DRActionAsoFirstHitFlags uint32
 
 const (
@@ -1369,7 +1384,8 @@ func (v DRActionAsoFirstHitFlags) String() string {
 	return capi.FlagString(uint64(v), dRActionAsoFirstHitFlagsNames)
 }
 
-// DRActionAsoFlowMeterFlags mirrors enum mlx5dv_dr_action_aso_flow_meter_flags, a set of flags.
+// DRActionAsoFlowMeterFlags mirrors enum mlx5dv_dr_action_aso_flow_meter_flags,
+// a set of flags.
 type DRActionAsoFlowMeterFlags uint32
 
 const (
@@ -1492,7 +1508,8 @@ func (v DRDomainType) String() string {
 	return capi.EnumString("DRDomainType", int64(v))
 }
 
-// DRMatcherLayoutFlags mirrors enum mlx5dv_dr_matcher_layout_flags, a set of flags.
+// DRMatcherLayoutFlags mirrors enum mlx5dv_dr_matcher_layout_flags, a set of
+// flags.
 type DRMatcherLayoutFlags uint32
 
 const (
@@ -1586,7 +1603,7 @@ const (
 	MLX5DV_FLOW_ACTION_DEST_DEVX                 FlowActionType = 5
 	MLX5DV_FLOW_ACTION_COUNTERS_DEVX             FlowActionType = 6
 	MLX5DV_FLOW_ACTION_DEFAULT_MISS              FlowActionType = 7
-	MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET FlowActionType = 8 // since rdma-core 64
+	MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET FlowActionType = 8 // since rdma-core 60
 )
 
 // String returns the C name of v.
@@ -1614,12 +1631,13 @@ func (v FlowActionType) String() string {
 	return capi.EnumString("FlowActionType", int64(v))
 }
 
-// FlowMatcherAttrMask mirrors enum mlx5dv_flow_matcher_attr_mask, a set of flags.
+// FlowMatcherAttrMask mirrors enum mlx5dv_flow_matcher_attr_mask, a set of
+// flags.
 type FlowMatcherAttrMask uint32
 
 const (
 	MLX5DV_FLOW_MATCHER_MASK_FT_TYPE FlowMatcherAttrMask = 1
-	MLX5DV_FLOW_MATCHER_MASK_IB_PORT FlowMatcherAttrMask = 2 // since rdma-core 59
+	MLX5DV_FLOW_MATCHER_MASK_IB_PORT FlowMatcherAttrMask = 2 // since rdma-core 57
 )
 
 var flowMatcherAttrMaskNames = []capi.FlagName{
@@ -1689,8 +1707,8 @@ const (
 	MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT          MKeyInitAttrFlags = 1
 	MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE   MKeyInitAttrFlags = 2
 	MLX5DV_MKEY_INIT_ATTR_FLAGS_CRYPTO            MKeyInitAttrFlags = 4
-	MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG        MKeyInitAttrFlags = 8  // since rdma-core 44
-	MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE MKeyInitAttrFlags = 16 // since rdma-core 44
+	MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG        MKeyInitAttrFlags = 8  // since rdma-core 43
+	MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE MKeyInitAttrFlags = 16 // since rdma-core 43
 )
 
 var mKeyInitAttrFlagsNames = []capi.FlagName{
@@ -1732,7 +1750,7 @@ const (
 	MLX5DV_OBJ_DM   ObjType = 16
 	MLX5DV_OBJ_AH   ObjType = 32
 	MLX5DV_OBJ_PD   ObjType = 64
-	MLX5DV_OBJ_DEVX ObjType = 128 // since rdma-core 56
+	MLX5DV_OBJ_DEVX ObjType = 128 // since rdma-core 54
 )
 
 var objTypeNames = []capi.FlagName{
@@ -1815,7 +1833,7 @@ const (
 	MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE       QPCreateFlags = 16
 	MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE   QPCreateFlags = 32
 	MLX5DV_QP_CREATE_SIG_PIPELINING             QPCreateFlags = 64
-	MLX5DV_QP_CREATE_OOO_DP                     QPCreateFlags = 128 // since rdma-core 56
+	MLX5DV_QP_CREATE_OOO_DP                     QPCreateFlags = 128 // since rdma-core 55
 )
 
 var qPCreateFlagsNames = []capi.FlagName{
@@ -1858,7 +1876,8 @@ func (v QPCreateFlags) String() string {
 	return capi.FlagString(uint64(v), qPCreateFlagsNames)
 }
 
-// QPCreateSendOpsFlags mirrors enum mlx5dv_qp_create_send_ops_flags, a set of flags.
+// QPCreateSendOpsFlags mirrors enum mlx5dv_qp_create_send_ops_flags, a set of
+// flags.
 type QPCreateSendOpsFlags uint32
 
 const (
@@ -2291,7 +2310,8 @@ func (v TunnelOffloads) String() string {
 	return capi.FlagString(uint64(v), tunnelOffloadsNames)
 }
 
-// VFIOContextAttrFlags mirrors enum mlx5dv_vfio_context_attr_flags, a set of flags.
+// VFIOContextAttrFlags mirrors enum mlx5dv_vfio_context_attr_flags, a set of
+// flags.
 type VFIOContextAttrFlags uint32
 
 const (
@@ -2358,5 +2378,5 @@ const (
 	MLX5DV_RES_TYPE_QP                 = 0x100000001
 	MLX5DV_RES_TYPE_RWQ                = 0x100000002
 	MLX5DV_RES_TYPE_SRQ                = 0x100000004
-	MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED = 0x80000000 // since rdma-core 50
+	MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED = 0x80000000 // since rdma-core 45
 )

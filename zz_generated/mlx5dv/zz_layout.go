@@ -112,7 +112,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.OpmodIdxOpcode)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.QPNDs)-4]
 	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.Signature)-8]
-	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.dCIStreamChannelID_)-9]
+	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.dciStreamChannelID_)-9]
 	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.FmCeSE)-11]
 	_ = [1]struct{}{}[unsafe.Offsetof(WQECtrlSeg{}.Imm)-12]
 	_ = [1]struct{}{}[unsafe.Sizeof(WQEDataSeg{})-16]

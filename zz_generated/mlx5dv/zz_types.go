@@ -16,7 +16,8 @@ type WQEAVKeyQKey struct {
 	Reserved capi.Be32
 }
 
-// FlowActionAttrBulkObj mirrors the struct mlx5dv_flow_action_attr.anon1.bulk_obj. It exists since rdma-core 64.
+// FlowActionAttrBulkObj mirrors the struct
+// mlx5dv_flow_action_attr.anon1.bulk_obj. It exists since rdma-core 60.
 type FlowActionAttrBulkObj struct {
 	_      structs.HostLayout
 	Obj    capi.Ptr[DevxObj]
@@ -37,7 +38,7 @@ type ObjCQ struct {
 	Out capi.Ptr[CQ]
 }
 
-// ObjDevx mirrors the struct mlx5dv_obj.devx. It exists since rdma-core 56.
+// ObjDevx mirrors the struct mlx5dv_obj.devx. It exists since rdma-core 54.
 type ObjDevx struct {
 	_   structs.HostLayout
 	In  capi.Ptr[DevxObj]
@@ -149,22 +150,26 @@ func (x *Cqe64) SLID() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Add(unsafe.Pointer(&x.anon0), 22))
 }
 
-// FlagsRqpn returns the member flags_rqpn, whose bytes are shared with other members.
+// FlagsRqpn returns the member flags_rqpn, whose bytes are shared with other
+// members.
 func (x *Cqe64) FlagsRqpn() *capi.Be32 {
 	return (*capi.Be32)(unsafe.Add(unsafe.Pointer(&x.anon0), 24))
 }
 
-// HdsIPExt returns the member hds_ip_ext, whose bytes are shared with other members.
+// HdsIPExt returns the member hds_ip_ext, whose bytes are shared with other
+// members.
 func (x *Cqe64) HdsIPExt() *uint8 {
 	return (*uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 28))
 }
 
-// L4HdrTypeEtc returns the member l4_hdr_type_etc, whose bytes are shared with other members.
+// L4HdrTypeEtc returns the member l4_hdr_type_etc, whose bytes are shared with
+// other members.
 func (x *Cqe64) L4HdrTypeEtc() *uint8 {
 	return (*uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 29))
 }
 
-// VlanInfo returns the member vlan_info, whose bytes are shared with other members.
+// VlanInfo returns the member vlan_info, whose bytes are shared with other
+// members.
 func (x *Cqe64) VlanInfo() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Add(unsafe.Pointer(&x.anon0), 30))
 }
@@ -280,20 +285,20 @@ type WQECtrlSeg struct {
 	OpmodIdxOpcode      capi.Be32
 	QPNDs               capi.Be32
 	Signature           uint8
-	dCIStreamChannelID_ [2]byte
+	dciStreamChannelID_ [2]byte
 	FmCeSE              uint8
 	Imm                 capi.Be32
 }
 
 // DCIStreamChannelID returns the member dci_stream_channel_id, which is not aligned.
 func (x *WQECtrlSeg) DCIStreamChannelID() (v capi.Be16) {
-	copy((*[2]byte)(unsafe.Pointer(&v))[:], x.dCIStreamChannelID_[:])
+	copy((*[2]byte)(unsafe.Pointer(&v))[:], x.dciStreamChannelID_[:])
 	return v
 }
 
 // SetDCIStreamChannelID sets the member dci_stream_channel_id, which is not aligned.
 func (x *WQECtrlSeg) SetDCIStreamChannelID(v capi.Be16) {
-	x.dCIStreamChannelID_ = *(*[2]byte)(unsafe.Pointer(&v))
+	x.dciStreamChannelID_ = *(*[2]byte)(unsafe.Pointer(&v))
 }
 
 // WQEDataSeg mirrors struct mlx5_wqe_data_seg.
@@ -393,12 +398,14 @@ type WQEUMRCtrlSeg struct {
 	Rsvd1        [32]uint8
 }
 
-// TranslationOffset returns the member translation_offset, whose bytes are shared with other members.
+// TranslationOffset returns the member translation_offset, whose bytes are
+// shared with other members.
 func (x *WQEUMRCtrlSeg) TranslationOffset() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Pointer(&x.anon6))
 }
 
-// BsfOctowords returns the member bsf_octowords, whose bytes are shared with other members.
+// BsfOctowords returns the member bsf_octowords, whose bytes are shared with
+// other members.
 func (x *WQEUMRCtrlSeg) BsfOctowords() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Pointer(&x.anon6))
 }
@@ -479,10 +486,10 @@ type Context struct {
 	DCIStreamsCaps         DCIStreamsCaps
 	MaxWRMemcpyLength      uint64
 	CryptoCaps             CryptoCaps
-	MaxDCRDAtom            uint64         // since rdma-core 50
-	MaxDCInitRDAtom        uint64         // since rdma-core 50
+	MaxDCRDAtom            uint64         // since rdma-core 47
+	MaxDCInitRDAtom        uint64         // since rdma-core 47
 	RegC0                  Reg            // since rdma-core 50
-	OooRecvWRsCaps         OooRecvWRsCaps // since rdma-core 56
+	OooRecvWRsCaps         OooRecvWRsCaps // since rdma-core 55
 }
 
 // ContextAttr mirrors struct mlx5dv_context_attr.
@@ -490,7 +497,7 @@ type ContextAttr struct {
 	_        structs.HostLayout
 	Flags    ContextAttrFlags
 	CompMask uint64
-	FDS      capi.Ptr[ibverbs.FDArr] // since rdma-core 59
+	FDS      capi.Ptr[ibverbs.FDArr] // since rdma-core 57
 }
 
 // CQ mirrors struct mlx5dv_cq.
@@ -553,7 +560,8 @@ type CryptoLoginAttr struct {
 	CompMask     uint64
 }
 
-// CryptoLoginAttrEx mirrors struct mlx5dv_crypto_login_attr_ex. It exists since rdma-core 44.
+// CryptoLoginAttrEx mirrors struct mlx5dv_crypto_login_attr_ex. It exists since
+// rdma-core 42.
 type CryptoLoginAttrEx struct {
 	_             structs.HostLayout
 	CredentialID  uint32
@@ -563,12 +571,14 @@ type CryptoLoginAttrEx struct {
 	CompMask      uint64
 }
 
-// CryptoLoginObj is struct mlx5dv_crypto_login_obj, which only the library allocates: it is incomplete in the headers. It exists since rdma-core 44.
+// CryptoLoginObj is struct mlx5dv_crypto_login_obj, which only the library
+// allocates: it is incomplete in the headers. It exists since rdma-core 42.
 type CryptoLoginObj struct {
 	_ [0]func()
 }
 
-// CryptoLoginQueryAttr mirrors struct mlx5dv_crypto_login_query_attr. It exists since rdma-core 44.
+// CryptoLoginQueryAttr mirrors struct mlx5dv_crypto_login_query_attr. It exists
+// since rdma-core 42.
 type CryptoLoginQueryAttr struct {
 	_        structs.HostLayout
 	State    CryptoLoginState
@@ -590,12 +600,14 @@ type DCInitAttr struct {
 	anon8  [1]uint64
 }
 
-// DCTAccessKey returns the member dct_access_key, whose bytes are shared with other members.
+// DCTAccessKey returns the member dct_access_key, whose bytes are shared with
+// other members.
 func (x *DCInitAttr) DCTAccessKey() *uint64 {
 	return (*uint64)(unsafe.Pointer(&x.anon8))
 }
 
-// DCIStreams returns the member dci_streams, whose bytes are shared with other members.
+// DCIStreams returns the member dci_streams, whose bytes are shared with other
+// members.
 func (x *DCInitAttr) DCIStreams() *DCIStreams {
 	return (*DCIStreams)(unsafe.Pointer(&x.anon8))
 }
@@ -614,7 +626,8 @@ type DCIStreamsCaps struct {
 	MaxLogNumErrored   uint8
 }
 
-// DEK is struct mlx5dv_dek, which only the library allocates: it is incomplete in the headers.
+// DEK is struct mlx5dv_dek, which only the library allocates: it is incomplete
+// in the headers.
 type DEK struct {
 	_ [0]func()
 }
@@ -637,10 +650,10 @@ type DEKInitAttr struct {
 	Opaque      [8]byte
 	Key         [128]byte
 	CompMask    uint64
-	CryptoLogin capi.Ptr[CryptoLoginObj] // since rdma-core 44
+	CryptoLogin capi.Ptr[CryptoLoginObj] // since rdma-core 42
 }
 
-// Devx mirrors struct mlx5dv_devx. It exists since rdma-core 56.
+// Devx mirrors struct mlx5dv_devx. It exists since rdma-core 54.
 type Devx struct {
 	_      structs.HostLayout
 	Handle uint32
@@ -652,7 +665,7 @@ type DevxCmdComp struct {
 	FD int32
 }
 
-// DevxEQ mirrors struct mlx5dv_devx_eq. It exists since rdma-core 44.
+// DevxEQ mirrors struct mlx5dv_devx_eq. It exists since rdma-core 40.
 type DevxEQ struct {
 	_     structs.HostLayout
 	Vaddr capi.Addr
@@ -664,14 +677,16 @@ type DevxEventChannel struct {
 	FD int32
 }
 
-// DevxMSIVector mirrors struct mlx5dv_devx_msi_vector. It exists since rdma-core 44.
+// DevxMSIVector mirrors struct mlx5dv_devx_msi_vector. It exists since
+// rdma-core 40.
 type DevxMSIVector struct {
 	_      structs.HostLayout
 	Vector int32
 	FD     int32
 }
 
-// DevxObj is struct mlx5dv_devx_obj, which only the library allocates: it is incomplete in the headers.
+// DevxObj is struct mlx5dv_devx_obj, which only the library allocates: it is
+// incomplete in the headers.
 type DevxObj struct {
 	_ [0]func()
 }
@@ -700,7 +715,7 @@ type DevxUMEMIn struct {
 	Access     uint32
 	PgszBitmap uint64
 	CompMask   uint64
-	DMABufFD   int32 // since rdma-core 44
+	DMABufFD   int32 // since rdma-core 43
 }
 
 // DM mirrors struct mlx5dv_dm.
@@ -712,7 +727,8 @@ type DM struct {
 	RemoteVA uint64
 }
 
-// DRAction is struct mlx5dv_dr_action, which only the library allocates: it is incomplete in the headers.
+// DRAction is struct mlx5dv_dr_action, which only the library allocates: it is
+// incomplete in the headers.
 type DRAction struct {
 	_ [0]func()
 }
@@ -729,7 +745,8 @@ func (x *DRActionDestAttr) Dest() *capi.Ptr[DRAction] {
 	return (*capi.Ptr[DRAction])(unsafe.Pointer(&x.anon8))
 }
 
-// DestReformat returns the member dest_reformat, whose bytes are shared with other members.
+// DestReformat returns the member dest_reformat, whose bytes are shared with
+// other members.
 func (x *DRActionDestAttr) DestReformat() *capi.Ptr[DRActionDestReformat] {
 	return (*capi.Ptr[DRActionDestReformat])(unsafe.Pointer(&x.anon8))
 }
@@ -741,7 +758,8 @@ type DRActionDestReformat struct {
 	Dest     capi.Ptr[DRAction]
 }
 
-// DRDomain is struct mlx5dv_dr_domain, which only the library allocates: it is incomplete in the headers.
+// DRDomain is struct mlx5dv_dr_domain, which only the library allocates: it is
+// incomplete in the headers.
 type DRDomain struct {
 	_ [0]func()
 }
@@ -766,7 +784,8 @@ type DRFlowSamplerAttr struct {
 	Action           capi.Be64
 }
 
-// DRMatcher is struct mlx5dv_dr_matcher, which only the library allocates: it is incomplete in the headers.
+// DRMatcher is struct mlx5dv_dr_matcher, which only the library allocates: it
+// is incomplete in the headers.
 type DRMatcher struct {
 	_ [0]func()
 }
@@ -778,17 +797,19 @@ type DRMatcherLayout struct {
 	LogNumOfRulesHint uint32
 }
 
-// DRRule is struct mlx5dv_dr_rule, which only the library allocates: it is incomplete in the headers.
+// DRRule is struct mlx5dv_dr_rule, which only the library allocates: it is
+// incomplete in the headers.
 type DRRule struct {
 	_ [0]func()
 }
 
-// DRTable is struct mlx5dv_dr_table, which only the library allocates: it is incomplete in the headers.
+// DRTable is struct mlx5dv_dr_table, which only the library allocates: it is
+// incomplete in the headers.
 type DRTable struct {
 	_ [0]func()
 }
 
-// ExportSizes mirrors struct mlx5dv_export_sizes. It exists since rdma-core 64.
+// ExportSizes mirrors struct mlx5dv_export_sizes. It exists since rdma-core 63.
 type ExportSizes struct {
 	_                 structs.HostLayout
 	VARAttrsSize      uint32
@@ -808,7 +829,8 @@ func (x *FlowActionAttr) QP() *capi.Ptr[ibverbs.QP] {
 	return (*capi.Ptr[ibverbs.QP])(unsafe.Pointer(&x.anon8))
 }
 
-// Counter returns the member counter, whose bytes are shared with other members.
+// Counter returns the member counter, whose bytes are shared with other
+// members.
 func (x *FlowActionAttr) Counter() *capi.Ptr[ibverbs.Counters] {
 	return (*capi.Ptr[ibverbs.Counters])(unsafe.Pointer(&x.anon8))
 }
@@ -818,7 +840,8 @@ func (x *FlowActionAttr) Action() *capi.Ptr[ibverbs.FlowAction] {
 	return (*capi.Ptr[ibverbs.FlowAction])(unsafe.Pointer(&x.anon8))
 }
 
-// TagValue returns the member tag_value, whose bytes are shared with other members.
+// TagValue returns the member tag_value, whose bytes are shared with other
+// members.
 func (x *FlowActionAttr) TagValue() *uint32 {
 	return (*uint32)(unsafe.Pointer(&x.anon8))
 }
@@ -828,7 +851,8 @@ func (x *FlowActionAttr) Obj() *capi.Ptr[DevxObj] {
 	return (*capi.Ptr[DevxObj])(unsafe.Pointer(&x.anon8))
 }
 
-// BulkObj returns the member bulk_obj, whose bytes are shared with other members. It exists since rdma-core 64.
+// BulkObj returns the member bulk_obj, whose bytes are shared with other
+// members. It exists since rdma-core 60.
 func (x *FlowActionAttr) BulkObj() *FlowActionAttrBulkObj {
 	return (*FlowActionAttrBulkObj)(unsafe.Pointer(&x.anon8))
 }
@@ -849,7 +873,8 @@ type FlowMatchParameters struct {
 // FlowMatchParametersMatchBufOffset is where the trailing match_buf of a FlowMatchParameters begin.
 const FlowMatchParametersMatchBufOffset = 8
 
-// FlowMatcher is struct mlx5dv_flow_matcher, which only the library allocates: it is incomplete in the headers.
+// FlowMatcher is struct mlx5dv_flow_matcher, which only the library allocates:
+// it is incomplete in the headers.
 type FlowMatcher struct {
 	_ [0]func()
 }
@@ -864,7 +889,7 @@ type FlowMatcherAttr struct {
 	MatchMask           capi.Ptr[FlowMatchParameters]
 	CompMask            uint64
 	FtType              FlowTableType
-	IBPort              uint32 // since rdma-core 59
+	IBPort              uint32 // since rdma-core 57
 }
 
 // MKey mirrors struct mlx5dv_mkey.
@@ -920,10 +945,11 @@ type Obj struct {
 	DM   ObjDM
 	AH   ObjAH
 	PD   ObjPD
-	Devx ObjDevx // since rdma-core 56
+	Devx ObjDevx // since rdma-core 54
 }
 
-// OooRecvWRsCaps mirrors struct mlx5dv_ooo_recv_wrs_caps. It exists since rdma-core 56.
+// OooRecvWRsCaps mirrors struct mlx5dv_ooo_recv_wrs_caps. It exists since
+// rdma-core 55.
 type OooRecvWRsCaps struct {
 	_      structs.HostLayout
 	MaxRC  uint32
@@ -1009,12 +1035,14 @@ type SchedAttr struct {
 	CompMask uint64
 }
 
-// SchedLeaf is struct mlx5dv_sched_leaf, which only the library allocates: it is incomplete in the headers.
+// SchedLeaf is struct mlx5dv_sched_leaf, which only the library allocates: it
+// is incomplete in the headers.
 type SchedLeaf struct {
 	_ [0]func()
 }
 
-// SchedNode is struct mlx5dv_sched_node, which only the library allocates: it is incomplete in the headers.
+// SchedNode is struct mlx5dv_sched_node, which only the library allocates: it
+// is incomplete in the headers.
 type SchedNode struct {
 	_ [0]func()
 }
@@ -1090,13 +1118,15 @@ type SRQ struct {
 	SRQN     uint32
 }
 
-// SteeringAnchor mirrors struct mlx5dv_steering_anchor. It exists since rdma-core 44.
+// SteeringAnchor mirrors struct mlx5dv_steering_anchor. It exists since
+// rdma-core 42.
 type SteeringAnchor struct {
 	_  structs.HostLayout
 	ID uint32
 }
 
-// SteeringAnchorAttr mirrors struct mlx5dv_steering_anchor_attr. It exists since rdma-core 44.
+// SteeringAnchorAttr mirrors struct mlx5dv_steering_anchor_attr. It exists
+// since rdma-core 42.
 type SteeringAnchorAttr struct {
 	_        structs.HostLayout
 	FtType   FlowTableType

@@ -89,10 +89,10 @@ const (
 	RDMA_CM_EVENT_MULTICAST_ERROR   CMEventType = 13
 	RDMA_CM_EVENT_ADDR_CHANGE       CMEventType = 14
 	RDMA_CM_EVENT_TIMEWAIT_EXIT     CMEventType = 15
-	RDMA_CM_EVENT_ADDRINFO_RESOLVED CMEventType = 16 // since rdma-core 64
-	RDMA_CM_EVENT_ADDRINFO_ERROR    CMEventType = 17 // since rdma-core 64
-	RDMA_CM_EVENT_USER              CMEventType = 18 // since rdma-core 64
-	RDMA_CM_EVENT_INTERNAL          CMEventType = 19 // since rdma-core 64
+	RDMA_CM_EVENT_ADDRINFO_RESOLVED CMEventType = 16 // since rdma-core 60
+	RDMA_CM_EVENT_ADDRINFO_ERROR    CMEventType = 17 // since rdma-core 60
+	RDMA_CM_EVENT_USER              CMEventType = 18 // since rdma-core 60
+	RDMA_CM_EVENT_INTERNAL          CMEventType = 19 // since rdma-core 60
 )
 
 // String returns the C name of v.
@@ -220,12 +220,12 @@ func (v PortSpace) String() string {
 
 // Values of macros.
 const (
-	RAI_DNS              = 32 // since rdma-core 64
+	RAI_DNS              = 32 // since rdma-core 60
 	RAI_FAMILY           = 8
 	RAI_NOROUTE          = 4
 	RAI_NUMERICHOST      = 2
 	RAI_PASSIVE          = 1
-	RAI_SA               = 16 // since rdma-core 64
+	RAI_SA               = 16 // since rdma-core 60
 	RDMA_IB_IP_PORT_MASK = 0xffff
 	RDMA_IB_IP_PS_MASK   = 0xffffffffffff0000
 	RDMA_IB_IP_PS_TCP    = 0x1060000

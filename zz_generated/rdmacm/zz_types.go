@@ -17,7 +17,8 @@ type Addr struct {
 	addr_   AddrAddr
 }
 
-// SrcAddr returns the member src_addr, whose bytes are shared with other members.
+// SrcAddr returns the member src_addr, whose bytes are shared with other
+// members.
 func (x *Addr) SrcAddr() *Sockaddr {
 	return (*Sockaddr)(unsafe.Pointer(&x.anon0))
 }
@@ -27,17 +28,20 @@ func (x *Addr) SrcSin() *SockaddrIn {
 	return (*SockaddrIn)(unsafe.Pointer(&x.anon0))
 }
 
-// SrcSin6 returns the member src_sin6, whose bytes are shared with other members.
+// SrcSin6 returns the member src_sin6, whose bytes are shared with other
+// members.
 func (x *Addr) SrcSin6() *SockaddrIn6 {
 	return (*SockaddrIn6)(unsafe.Pointer(&x.anon0))
 }
 
-// SrcStorage returns the member src_storage, whose bytes are shared with other members.
+// SrcStorage returns the member src_storage, whose bytes are shared with other
+// members.
 func (x *Addr) SrcStorage() *SockaddrStorage {
 	return (*SockaddrStorage)(unsafe.Pointer(&x.anon0))
 }
 
-// DstAddr returns the member dst_addr, whose bytes are shared with other members.
+// DstAddr returns the member dst_addr, whose bytes are shared with other
+// members.
 func (x *Addr) DstAddr() *Sockaddr {
 	return (*Sockaddr)(unsafe.Pointer(&x.anon128))
 }
@@ -47,12 +51,14 @@ func (x *Addr) DstSin() *SockaddrIn {
 	return (*SockaddrIn)(unsafe.Pointer(&x.anon128))
 }
 
-// DstSin6 returns the member dst_sin6, whose bytes are shared with other members.
+// DstSin6 returns the member dst_sin6, whose bytes are shared with other
+// members.
 func (x *Addr) DstSin6() *SockaddrIn6 {
 	return (*SockaddrIn6)(unsafe.Pointer(&x.anon128))
 }
 
-// DstStorage returns the member dst_storage, whose bytes are shared with other members.
+// DstStorage returns the member dst_storage, whose bytes are shared with other
+// members.
 func (x *Addr) DstStorage() *SockaddrStorage {
 	return (*SockaddrStorage)(unsafe.Pointer(&x.anon128))
 }
@@ -62,8 +68,8 @@ func (x *Addr) Addr() *AddrAddr {
 	return (*AddrAddr)(unsafe.Pointer(&x.addr_))
 }
 
-// Addrinfo mirrors struct rdma_addrinfo.
-type Addrinfo struct {
+// AddrInfo mirrors struct rdma_addrinfo.
+type AddrInfo struct {
 	_              structs.HostLayout
 	AiFlags        int32
 	AiFamily       int32
@@ -79,7 +85,7 @@ type Addrinfo struct {
 	AiRoute        capi.Addr
 	AiConnectLen   uint64
 	AiConnect      capi.Addr
-	AiNext         capi.Ptr[Addrinfo]
+	AiNext         capi.Ptr[AddrInfo]
 }
 
 // CMEvent mirrors struct rdma_cm_event.
@@ -233,7 +239,8 @@ func (x *CMEventParam) UD() *UDParam {
 	return (*UDParam)(unsafe.Pointer(&x.data))
 }
 
-// Arg returns the member arg, whose bytes are shared with other members. It exists since rdma-core 64.
+// Arg returns the member arg, whose bytes are shared with other members. It
+// exists since rdma-core 60.
 func (x *CMEventParam) Arg() *uint64 {
 	return (*uint64)(unsafe.Pointer(&x.data))
 }

@@ -3,6 +3,8 @@ package emit
 import (
 	"strings"
 
+	"github.com/dave/jennifer/jen"
+
 	"github.com/goverbs/goverbs/gen/internal/facts"
 	"github.com/goverbs/goverbs/gen/tables"
 )
@@ -16,35 +18,61 @@ func since(version string) string {
 	return "since rdma-core " + strings.TrimSuffix(version, ".0")
 }
 
-func docLine(name, text, version string) string {
+// comment writes a doc comment: lines of text, wrapped, paragraphs apart.
+func comment(f *jen.File, text string) {
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			f.Comment("//")
+		}
+		for _, line := range wrap(paragraph, 77) {
+			f.Comment("// " + line)
+		}
+	}
+}
+
+// wrap breaks text into lines of at most width bytes, at spaces.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
+}
+
+// describe is the doc comment of a type or member.
+func describe(name, text, version string) string {
 	if s := since(version); s != "" {
 		text += " It exists " + s + "."
 	}
 	return name + " " + text
 }
 
-// funcDoc is what a function does in our words, or that it calls the C one;
-// then the C name, the man page, and since when it exists.
+// funcDoc says what a function does in our words if we have some; then which
+// C function it is, where that is described, and since when it exists.
 func (g *generator) funcDoc(fn *function) string {
 	d, ok := tables.Docs()[fn.Name]
 	if ok {
 		g.used["doc "+fn.Name] = true
 	}
-	call := "calls " + fn.Name
 	if strings.HasPrefix(fn.Name, "batch_") {
-		call = ""
+		return fn.goName + " " + d.Text
 	}
-	text := call + "."
-	if d.Text != "" {
-		text = d.Text
-		if call != "" {
-			text += "\n\nIt " + call + "."
-		}
-	}
+	call := "calls " + fn.Name
 	if d.Man != "" {
-		text = strings.TrimSuffix(text, ".") + "; see " + d.Man + "."
+		call += "; see " + d.Man
 	}
-	return docLine(fn.goName, text, fn.Since)
+	call += "."
+	if s := since(fn.Since); s != "" {
+		call += " It exists " + s + "."
+	}
+	if d.Text == "" {
+		return fn.goName + " " + call
+	}
+	return fn.goName + " " + d.Text + "\n\nIt " + call
 }
 
 // prototype spells a function in C.

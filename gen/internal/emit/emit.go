@@ -115,7 +115,8 @@ func (g *generator) save(p *pkg, name string, f *jen.File) {
 		g.fail("%s/%s: %w", p.Name, name, err)
 		return
 	}
-	g.files[p.Name+"/"+name] = b.Bytes()
+	// A build constraint stands apart from other comments.
+	g.files[p.Name+"/"+name] = bytes.Replace(b.Bytes(), []byte("\n//go:build"), []byte("\n\n//go:build"), 1)
 }
 
 // cFile writes a C file. Only a program for Linux with cgo compiles it.

@@ -98,7 +98,7 @@ func (g *generator) goEnums(p *pkg) {
 		if flags {
 			what += ", a set of flags"
 		}
-		f.Comment(docLine(name, "mirrors "+what+".", e.Since))
+		comment(f, describe(name, "mirrors "+what+".", e.Since))
 		f.Type().Id(name).Id(base)
 		f.Line()
 		f.Const().Defs(defs...)

@@ -294,12 +294,12 @@ func (g *generator) goFuncs(p *pkg) {
 	f.CgoPreamble(g.preamble(p))
 	g.goSymbols(p, f)
 	for _, fn := range p.funcs {
-		f.Comment(g.funcDoc(fn))
+		comment(f, g.funcDoc(fn))
 		f.Add(g.signature(p, fn)).BlockFunc(func(b *jen.Group) { g.goBody(p, b, fn) })
 		f.Line()
 	}
 	for _, a := range g.accessors(p) {
-		f.Comment(a.doc())
+		comment(f, a.doc())
 		f.Add(g.accessSignature(p, a)).BlockFunc(func(b *jen.Group) { g.accessBody(p, b, a) })
 		f.Line()
 	}
@@ -461,11 +461,11 @@ func (g *generator) goSymbols(p *pkg, f *jen.File) {
 		b.Line()
 	}))
 	f.Line()
-	f.Comment("Library tells which " + p.Library + " is used and what it lacks. It opens it if that\nhas not happened yet.")
+	comment(f, "Library tells which "+p.Library+" is used and what it lacks. It opens it if that has not happened yet.")
 	f.Func().Id("Library").Params().Params(jen.Qual(Capi, "Library"), jen.Error()).Block(jen.Return(jen.Id("library").Dot("Library").Call()))
 	f.Line()
 	if p.Name == "ibverbs" {
-		f.Comment(loadProvidersDoc)
+		comment(f, loadProvidersDoc)
 		f.Func().Id("LoadProviders").Params().Block(
 			jen.List(jen.Id("list"), jen.Err()).Op(":=").Id("GetDeviceList").Call(jen.Nil()),
 			jen.If(jen.Err().Op("==").Nil()).Block(jen.Id("_").Op("=").Id("FreeDeviceList").Call(jen.Id("list"))))
@@ -497,22 +497,22 @@ func (g *generator) needsPointer(p *pkg) bool {
 // goStub emits the same functions for programs without cgo.
 func (g *generator) goStub(p *pkg) {
 	f := g.goFile(p, "!("+linuxCgo+")")
-	f.Comment("Library tells which " + p.Library + " is used: none, in this program.")
+	comment(f, "Library tells which "+p.Library+" is used: none, in this program.")
 	f.Func().Id("Library").Params().Params(jen.Qual(Capi, "Library"), jen.Error()).Block(
 		jen.Return(jen.Qual(Capi, "Library").Values(jen.Dict{jen.Id("Name"): jen.Lit(p.Library)}), jen.Op("&").Qual(Capi, "MissingError").Values(jen.Dict{jen.Id("Library"): jen.Lit(p.Library), jen.Id("Err"): jen.Qual(Capi, "ErrNoCgo")})))
 	f.Line()
 	if p.Name == "ibverbs" {
-		f.Comment(loadProvidersDoc)
+		comment(f, loadProvidersDoc)
 		f.Func().Id("LoadProviders").Params().Block()
 		f.Line()
 	}
 	for _, fn := range p.funcs {
-		f.Comment(g.funcDoc(fn))
+		comment(f, g.funcDoc(fn))
 		f.Add(g.signature(p, fn)).BlockFunc(func(b *jen.Group) { g.stubBody(p, b, fn) })
 		f.Line()
 	}
 	for _, a := range g.accessors(p) {
-		f.Comment(a.doc())
+		comment(f, a.doc())
 		f.Add(g.accessSignature(p, a)).BlockFunc(func(b *jen.Group) {
 			if !a.set {
 				b.Var().Id("zero").Add(g.accessType(p, a))

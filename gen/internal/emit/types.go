@@ -23,12 +23,12 @@ func (g *generator) goTypes(p *pkg) {
 		}
 		name := g.recordName(r.Tag)
 		if why := g.opaque(r.Tag); why != "" {
-			f.Comment(docLine(name, "is "+r.Tag+", which only the library allocates: it "+opaqueReason(why)+".", r.Since))
+			comment(f, describe(name, "is "+r.Tag+", which only the library allocates: it "+opaqueReason(why)+".", r.Since))
 			f.Type().Id(name).Struct(jen.Id("_").Index(jen.Lit(0)).Func().Params())
 			f.Line()
 			continue
 		}
-		f.Comment(docLine(name, "mirrors "+cName(r.Tag)+".", r.Since))
+		comment(f, describe(name, "mirrors "+cName(r.Tag)+".", r.Since))
 		if r.Union {
 			g.union(p, f, name, r)
 		} else {
@@ -109,9 +109,9 @@ func (g *generator) layout(p *pkg, r *facts.Record) (fields []goField) {
 			id = fmt.Sprintf("anon%d", m.Offset)
 			typ, align = storage(sub.Size, sub.Align)
 		case g.isUnionMember(m):
-			id = lowerFirst(id) + "_"
+			id = hidden(m.Name)
 		case m.Offset%align != 0: // Go has no unaligned fields
-			id = lowerFirst(id) + "_"
+			id = hidden(m.Name)
 			typ, align = jen.Index(jen.Lit(int(size))).Byte(), 1
 		}
 		if at := (end + align - 1) / align * align; at != m.Offset {
@@ -151,6 +151,9 @@ func (g *generator) member(p *pkg, r *facts.Record, m facts.Field) (*jen.Stateme
 func storage(size, align int64) (*jen.Statement, int64) {
 	return jen.Index(jen.Lit(int(size / align))).Id(fmt.Sprintf("uint%d", align*8)), align
 }
+
+// hidden names the storage of a member that methods reach.
+func hidden(name string) string { return strings.TrimSuffix(lowerCamel(name), "_") + "_" }
 
 func lowerFirst(s string) string {
 	if s == strings.ToUpper(s) {
@@ -193,11 +196,11 @@ func (g *generator) structure(p *pkg, f *jen.File, name string, r *facts.Record)
 		case g.isUnionMember(m):
 			typ, _ := g.fieldType(p, m.Type)
 			m.Offset = 0
-			g.accessor(f, name, id, "x."+lowerFirst(id)+"_", m, typ, 1, ids)
+			g.accessor(f, name, id, "x."+hidden(m.Name), m, typ, 1, ids)
 		default:
 			typ, align := g.member(p, r, m)
 			if m.Offset%align != 0 {
-				g.unaligned(f, name, id, lowerFirst(id)+"_", m, typ, ids)
+				g.unaligned(f, name, id, hidden(m.Name), m, typ, ids)
 			}
 		}
 	}
@@ -247,7 +250,7 @@ func (g *generator) accessor(f *jen.File, recv, id, storage string, m facts.Fiel
 	if m.Offset != 0 {
 		base = jen.Qual("unsafe", "Add").Call(base, jen.Lit(int(m.Offset)))
 	}
-	f.Comment(docLine(id, fmt.Sprintf("returns the member %s, whose bytes are shared with other members.", m.Name), m.Since))
+	comment(f, describe(id, fmt.Sprintf("returns the member %s, whose bytes are shared with other members.", m.Name), m.Since))
 	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id(id).Params().Op("*").Add(typ).Block(
 		jen.Return(jen.Parens(jen.Op("*").Add(typ)).Call(base)))
 	f.Line()
