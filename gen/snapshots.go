@@ -40,11 +40,15 @@ func merged(limit string) (*facts.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := readPinned("snapshots/history.txt", facts.ReadHistory)
+	h, err := pinnedHistory()
 	if err != nil {
 		return nil, err
 	}
-	return m, history.Refine(m)
+	return m, h.Refine(m)
+}
+
+func pinnedHistory() (facts.History, error) {
+	return readPinned("snapshots/history.txt", facts.ReadHistory)
 }
 
 func readPinned[T any](name string, read func(io.Reader) (T, error)) (t T, err error) {

@@ -29,6 +29,15 @@ func NewHistory(snapshots ...*Model) (History, error) {
 	return h, nil
 }
 
+// Add takes over what another history dates earlier, or alone.
+func (h History) Add(other History) {
+	for fact, version := range other {
+		if h[fact] == "" || compareVersions(version, h[fact]) < 0 {
+			h[fact] = version
+		}
+	}
+}
+
 // Refine corrects Since in a merged model. It is an error if the history says
 // that a fact is newer than the snapshot that has it.
 func (h History) Refine(m *Model) error {

@@ -46,6 +46,14 @@ func TestHistoryRefinesSince(t *testing.T) {
 	}
 }
 
+func TestHistoryAddKeepsTheEarlierDate(t *testing.T) {
+	h := History{"a": "45", "b": "50", "c": "9"}
+	h.Add(History{"a": "50", "b": "45", "c": "44", "d": "60"})
+	if d := cmp.Diff(History{"a": "45", "b": "45", "c": "9", "d": "60"}, h); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
 func TestHistoryReadsWhatItWrites(t *testing.T) {
 	h := History{"func b": "45", "func a": "45", "struct a.(union $a.anon1)": "9", "value C": "44.1"}
 	var b strings.Builder
