@@ -75,7 +75,7 @@ func (d *Device) Config() Config { return d.cfg }
 
 // Info returns what the device reported when it was opened. [Device.Query]
 // asks again.
-func (d *Device) Info() DeviceInfo { return d.info }
+func (d *Device) Info() DeviceInfo { return d.info.clone() }
 
 // Query asks the device and the system for its state now.
 //

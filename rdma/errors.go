@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/goverbs/goverbs/capi"
 )
 
 // What the standard library has no error for. Everything else that can go
@@ -68,29 +70,15 @@ func opError(op, device string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	err = realErrno(err)
 	return &Error{Op: op, Device: device, Err: err, Hint: hint(op, err)}
-}
-
-// realErrno repairs what some drivers return for an errno: nothing at all,
-// −1, or its negative. A failed call must never look like success, nor like
-// EPERM, which is 1.
-func realErrno(err error) error {
-	errno, ok := err.(syscall.Errno)
-	if !ok {
-		return err
-	}
-	switch n := int(errno); {
-	case n == 0 || n == -1:
-		return syscall.EIO
-	case n < 0:
-		return syscall.Errno(-n)
-	}
-	return err
 }
 
 // hint returns the usual cause of err in op, and what to do about it.
 func hint(op string, err error) string {
+	var missing *capi.MissingError
+	if errors.As(err, &missing) && missing.Err != nil && !errors.Is(missing.Err, errors.ErrUnsupported) {
+		return "install rdma-core's libraries: libibverbs1 and ibverbs-providers in Debian, libibverbs in Fedora"
+	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return ""

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/goverbs/goverbs/capi"
 )
 
 func TestErrorKeepsErrnoAndMatchesStandardErrors(t *testing.T) {
@@ -39,21 +41,42 @@ func TestErrorKeepsErrnoAndMatchesStandardErrors(t *testing.T) {
 
 // Some drivers fail and leave errno 0, return −1, or the negative errno.
 func TestFailureIsNeverNilAndNeverEPERMByAccident(t *testing.T) {
-	minus := func(n int) error { return syscall.Errno(uintptr(-n)) }
-	for err, want := range map[error]error{
-		syscall.Errno(0):             syscall.EIO,
-		minus(1):                     syscall.EIO,
-		minus(int(syscall.EINVAL)):   syscall.EINVAL,
-		minus(int(syscall.ENOMEM)):   syscall.ENOMEM,
-		error(syscall.EPERM):         syscall.EPERM,
-		error(syscall.EAGAIN):        syscall.EAGAIN,
-		error(syscall.EINPROGRESS):   syscall.EINPROGRESS,
-		error(errors.ErrUnsupported): errors.ErrUnsupported,
-	} {
-		got := opError("modify_qp", "rxe0", err)
-		if got == nil || !errors.Is(got, want) {
-			t.Errorf("%#v became %v, want %v", err, got, want)
+	tests := []struct {
+		err  error
+		want error
+	}{
+		{capi.NullError(nil), capi.ErrNoErrno},
+		{capi.ValueError(-1, nil), capi.ErrNoErrno},
+		{capi.ValueError(-1, syscall.EAGAIN), syscall.EAGAIN},
+		{capi.ValueError(int64(syscall.EINVAL), nil), syscall.EINVAL},
+		{capi.ValueError(-int64(syscall.EINVAL), nil), syscall.EINVAL},
+		{capi.ValueError(1, nil), syscall.EPERM}, // the one that means it
+	}
+	for _, tt := range tests {
+		got := opError("modify_qp", "rxe0", tt.err)
+		if got == nil || !errors.Is(got, tt.want) {
+			t.Errorf("%v became %v, want %v", tt.err, got, tt.want)
 		}
+		if tt.want != syscall.EPERM && errors.Is(got, syscall.EPERM) {
+			t.Errorf("%v became EPERM", tt.err)
+		}
+	}
+}
+
+func TestMissingLibrarySaysWhatToInstall(t *testing.T) {
+	err := opError("get_device_list", "", &capi.MissingError{Library: "libibverbs.so.1", Err: errors.New("no such file")})
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "libibverbs1") {
+		t.Errorf("got %v", err)
+	}
+	for _, cause := range []error{capi.ErrStatic, capi.ErrNoCgo} {
+		err := opError("get_device_list", "", &capi.MissingError{Library: "libibverbs.so.1", Err: cause})
+		if !errors.Is(err, errors.ErrUnsupported) || strings.Contains(err.Error(), "install") {
+			t.Errorf("installing does not help against: %v", err)
+		}
+	}
+	err = opError("reg_mr_ex", "rxe0", &capi.MissingError{Symbol: "ibv_reg_mr_ex", Library: "libibverbs.so.1", Version: "44.0", Since: "59.0"})
+	if text := err.Error(); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(text, "since rdma-core 59.0") || strings.Contains(text, "install") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -317,6 +318,9 @@ var deviceCapNames = map[int]string{
 // one number.
 func (c DeviceCaps) String() string { return bitNames(uint64(c), deviceCapNames) }
 
+// MarshalText implements encoding.TextMarshaler by String.
+func (c DeviceCaps) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // PortCaps is a set of port capabilities, port_cap_flags.
 type PortCaps uint32
 
@@ -332,6 +336,9 @@ var portCapNames = map[int]string{
 // String returns the names of the bits joined by "|", those without a name as
 // one number.
 func (c PortCaps) String() string { return bitNames(uint64(c), portCapNames) }
+
+// MarshalText implements encoding.TextMarshaler by String.
+func (c PortCaps) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // bitNames writes a set of bits.
 func bitNames(set uint64, names map[int]string) string {
@@ -349,6 +356,17 @@ func bitNames(set uint64, names map[int]string) string {
 		parts = append(parts, "0x"+strconv.FormatUint(set, 16))
 	}
 	return strings.Join(parts, "|")
+}
+
+// clone returns a copy that shares nothing with d.
+func (d DeviceInfo) clone() DeviceInfo {
+	d.Problems = slices.Clone(d.Problems)
+	d.Ports = slices.Clone(d.Ports)
+	for i := range d.Ports {
+		p := &d.Ports[i]
+		p.GIDs, p.PKeys = slices.Clone(p.GIDs), slices.Clone(p.PKeys)
+	}
+	return d
 }
 
 // Port returns the port of that number, counted from 1. The error tells which

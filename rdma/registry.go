@@ -186,7 +186,11 @@ func (r *registry) devices() ([]DeviceInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(found.devices), nil
+	devices := make([]DeviceInfo, len(found.devices))
+	for i, d := range found.devices {
+		devices[i] = d.clone()
+	}
+	return devices, nil
 }
 
 func (r *registry) skipped() []Skip {

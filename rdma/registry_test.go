@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/rdma/backend"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -35,14 +37,14 @@ type fakeVerbs struct {
 	list    []*fakeDevice // nil for a null entry
 	listErr error
 	handles map[*ibverbs.Device]*fakeDevice
-	open_   map[*ibverbs.Context]*fakeDevice
+	opened  map[*ibverbs.Context]*fakeDevice
 	lists   int // not given back
 	opens   int
 	walks   int
 }
 
 func newFakeVerbs(devices ...*fakeDevice) *fakeVerbs {
-	return &fakeVerbs{list: devices, handles: make(map[*ibverbs.Device]*fakeDevice), open_: make(map[*ibverbs.Context]*fakeDevice)}
+	return &fakeVerbs{list: devices, handles: make(map[*ibverbs.Device]*fakeDevice), opened: make(map[*ibverbs.Context]*fakeDevice)}
 }
 
 func (f *fakeVerbs) devices() ([]*ibverbs.Device, func(), error) {
@@ -74,7 +76,7 @@ func (f *fakeVerbs) device(h *ibverbs.Device) *fakeDevice {
 func (f *fakeVerbs) of(ctx *ibverbs.Context) *fakeDevice {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := f.open_[ctx]
+	d := f.opened[ctx]
 	if d == nil {
 		panic("use of a context that is not open")
 	}
@@ -91,7 +93,7 @@ func (f *fakeVerbs) open(h *ibverbs.Device) (*ibverbs.Context, error) {
 		return nil, d.openErr
 	}
 	ctx := new(ibverbs.Context)
-	f.open_[ctx] = d
+	f.opened[ctx] = d
 	f.opens++
 	return ctx, nil
 }
@@ -99,10 +101,10 @@ func (f *fakeVerbs) open(h *ibverbs.Device) (*ibverbs.Context, error) {
 func (f *fakeVerbs) close(ctx *ibverbs.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open_[ctx] == nil {
+	if f.opened[ctx] == nil {
 		panic("context closed twice")
 	}
-	delete(f.open_, ctx)
+	delete(f.opened, ctx)
 	return nil
 }
 
@@ -157,8 +159,8 @@ func (f *fakeVerbs) checkNothingOpen(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.open_) != 0 || f.lists != 0 {
-		t.Errorf("%d contexts and %d device lists were not given back", len(f.open_), f.lists)
+	if len(f.opened) != 0 || f.lists != 0 {
+		t.Errorf("%d contexts and %d device lists were not given back", len(f.opened), f.lists)
 	}
 }
 
@@ -286,7 +288,7 @@ func TestSkippedTellsWhatWasLeftOutAndWhy(t *testing.T) {
 	locked, mute, dead := roce("locked0"), roce("mute0"), roce("dead0")
 	locked.openErr = syscall.EACCES
 	mute.queryErr = syscall.EIO
-	dead.openErr = syscall.Errno(0) // a driver that fails without saying why
+	dead.openErr = capi.ErrNoErrno // a driver that fails without saying why
 	v := newFakeVerbs(locked, mute, roce("vendor0"), roce("odd0"), dead)
 	declines := &fakeBackend{name: "vendor", claim: func(n int) (bool, error) {
 		if n == 2 {
@@ -314,7 +316,7 @@ func TestSkippedTellsWhatWasLeftOutAndWhy(t *testing.T) {
 		is              error
 		text            string
 	}{
-		{"dead0", "", syscall.EIO, "open_device dead0"},
+		{"dead0", "", capi.ErrNoErrno, "open_device dead0"},
 		{"locked0", "", syscall.EACCES, "/dev/infiniband"},
 		{"mute0", "", syscall.EIO, "query_device mute0"},
 		{"odd0", "", ErrNoBackend, `registered: some, vendor; import _ "github.com/goverbs/goverbs/backends/verbs"?`},

@@ -180,7 +180,7 @@ func writePort(out *lines, p *rdma.PortInfo) {
 	if p.NetDev != "" {
 		link += " on " + p.NetDev
 	}
-	out.add("  port %-4d %v (%v), %s, %v over %d lanes", p.Number, p.State, p.PhysState, link, p.Speed, p.Lanes)
+	out.add("  port %-4d %v (%v), %s, %v in %dX", p.Number, p.State, p.PhysState, link, p.Speed, p.Lanes)
 	out.add("    limits  MTU %d of %d, message %d bytes, %d of %d GIDs, %d of %d P_Keys",
 		p.ActiveMTU, p.MaxMTU, p.MaxMessage, len(p.GIDs), p.GIDTableLen, len(p.PKeys), p.PKeyTableLen)
 	if p.LinkLayer == rdma.LinkLayerInfiniBand {
