@@ -66,19 +66,27 @@ func check(from headers, compareAll bool) (report string, err error) {
 	if err != nil {
 		return "", err
 	}
+	m, now, left := facts.Portable(m, now)
 	broken, err := guard.Compile(m, set.Include, set.Tree, match)
 	if err != nil {
 		return "", err
 	}
-	report = fmt.Sprintf("the headers of rdma-core %s have the layouts and values of %s", version, m.Version)
-	if compareAll && match == guard.Exact || broken != nil {
+	everything := compareAll && match == guard.Exact
+	if everything || broken != nil {
 		broken = append(broken, drift(m, now)...)
-		report += ", and all its other facts"
-	} else if compareAll {
-		report += fmt.Sprintf("; no snapshot of %s is pinned to compare the other facts with", version)
 	}
 	if broken != nil {
 		return "", &driftError{version: m.Version, facts: broken}
+	}
+	report = fmt.Sprintf("the headers of rdma-core %s have the layouts and values of %s", version, m.Version)
+	switch {
+	case everything:
+		report += ", and all its other facts"
+	case compareAll:
+		report += fmt.Sprintf("; no snapshot of %s is pinned to compare the other facts with", version)
+	}
+	if left != nil {
+		report += "; left out, since this machine has other sizes of what they hold: " + strings.Join(left, ", ")
 	}
 	return report, nil
 }
