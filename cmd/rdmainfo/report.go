@@ -102,11 +102,7 @@ func (r *report) writeText(w io.Writer) error {
 	} else {
 		out.add("library   none")
 	}
-	backends := "none"
-	if len(r.Backends) > 0 {
-		backends = strings.Join(r.Backends, " ")
-	}
-	out.add("backends  %s", backends)
+	out.add("backends  %s", orNone(strings.Join(r.Backends, " ")))
 	if r.Error != "" {
 		out.add("error     %s", r.Error)
 	} else if len(r.Devices) == 0 {
@@ -188,11 +184,14 @@ func writePort(out *lines, p *rdma.PortInfo) {
 	}
 	chosen, err := p.SelectGID(rdma.GIDChoice{})
 	for _, e := range p.GIDs {
-		mark := ""
-		if err == nil && e == chosen {
-			mark = "  <- default"
+		words := []string{e.GID.String(), e.Type.String()}
+		if e.NetDev != "" {
+			words = append(words, e.NetDev)
 		}
-		out.add("    GID %-3d %v  %v  %s%s", e.Index, e.GID, e.Type, e.NetDev, mark)
+		if err == nil && e == chosen {
+			words = append(words, "<- default")
+		}
+		out.add("    GID %-3d %s", e.Index, strings.Join(words, "  "))
 	}
 }
 

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+func TestMain(m *testing.M) { rdmatest.Main(m) }
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// sample is a report with all that there is to tell.
+func sample() *report {
+	gid := func(text string) rdma.GID {
+		g, err := rdma.ParseGID(text)
+		if err != nil {
+			panic(err)
+		}
+		return g
+	}
+	return &report{
+		Library:  &rdma.LibraryInfo{Name: "libibverbs.so.1", Path: "/usr/lib/libibverbs.so.1.14.44.0", Version: "44.0", Missing: []string{"ibv_reg_mr_ex"}},
+		Backends: []string{"mlx5", "verbs"},
+		Devices: []device{
+			{
+				DeviceInfo: rdma.DeviceInfo{
+					Name: "mlx5_0", Backend: "mlx5", Driver: "mlx5_core", NodeType: rdma.NodeCA, FWVersion: "28.41.1000",
+					NodeGUID: 0x0002c90300f48a10, SysImageGUID: 0x0002c90300f48a10, VendorID: 0x2c9, VendorPartID: 4129,
+					PCIAddress: "0000:3b:00.0", NUMANode: 1, UverbsName: "uverbs0", MaxQP: 131072, MaxQPWR: 32768, MaxSGE: 30, MaxSGERead: 30,
+					MaxMRSize: 1 << 48, MaxMR: 1 << 24, AtomicCap: rdma.AtomicHCA, Caps: 1<<20 | 1<<12, ODP: rdma.ODPCaps{General: 1, RC: 31, UD: 1},
+					PortCount: 1,
+					Ports: []rdma.PortInfo{{
+						Number: 1, State: rdma.PortActive, PhysState: rdma.PhysLinkUp, LinkLayer: rdma.LinkLayerInfiniBand, Lanes: 4, Speed: 800 * rdma.Gigabit,
+						MaxMTU: 4096, ActiveMTU: 4096, MaxMessage: 1 << 30, LID: 7, SMLID: 1, GIDTableLen: 8, PKeyTableLen: 128,
+						GIDs: []rdma.GIDEntry{{GID: gid("fe80::2:c903:f4:8a10"), Type: rdma.GIDTypeIB}}, PKeys: []rdma.PKey{{Key: 0xffff}},
+					}},
+				},
+			},
+			{
+				DeviceInfo: rdma.DeviceInfo{
+					Name: "rxe0", Backend: "verbs", NodeType: rdma.NodeCA, NUMANode: -1, UverbsName: "uverbs1", VendorID: 0xffffff, PortCount: 2,
+					Ports: []rdma.PortInfo{{
+						Number: 1, State: rdma.PortDown, PhysState: rdma.PhysDisabled, LinkLayer: rdma.LinkLayerEthernet, NetDev: "eth0", Lanes: 1, Speed: 2500 * rdma.Megabit,
+						MaxMTU: 4096, ActiveMTU: 1024, MaxMessage: 1 << 23, GIDTableLen: 1024, PKeyTableLen: 1,
+						GIDs: []rdma.GIDEntry{
+							{Index: 0, GID: gid("fe80::ff:fe00:1"), Type: rdma.GIDTypeRoCEv2, NetDev: "eth0"},
+							{Index: 1, GID: gid("10.77.0.1"), Type: rdma.GIDTypeRoCEv2, NetDev: "eth0"},
+						},
+					}},
+				},
+				Problems: []string{"rdma: query_port rxe0: port 2: input/output error"},
+			},
+		},
+		Skipped: []skipped{
+			{Device: "efa_0", Reason: "rdma: claim efa_0: no backend claims the device (registered: mlx5, verbs)"},
+			{Device: "mlx5_1", Backend: "mlx5", Reason: "libmlx5.so.1 is missing"},
+		},
+	}
+}
+
+func TestReportReadsAsBefore(t *testing.T) {
+	for name, write := range map[string]func(*report, *bytes.Buffer) error{
+		"report.txt":  func(r *report, b *bytes.Buffer) error { return r.writeText(b) },
+		"report.json": func(r *report, b *bytes.Buffer) error { return r.writeJSON(b) },
+	} {
+		var got bytes.Buffer
+		if err := write(sample(), &got); err != nil {
+			t.Fatal(err)
+		}
+		golden := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestMachineWithoutAnythingIsNoError(t *testing.T) {
+	r := &report{Devices: []device{}, Skipped: []skipped{}, Error: "rdma: get_device_list: libibverbs.so.1: not found"}
+	var out bytes.Buffer
+	if err := r.writeText(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "library   none\nbackends  none\nerror     rdma: get_device_list: libibverbs.so.1: not found\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunReportsThisMachine(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := run(nil, &out, &errs); status != 0 || errs.Len() > 0 {
+		t.Fatalf("status %d, %s", status, &errs)
+	}
+	for _, want := range []string{"library ", "backends  verbs"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
+	out.Reset()
+	if status := run([]string{"-json"}, &out, &errs); status != 0 {
+		t.Fatalf("status %d, %s", status, &errs)
+	}
+	var parsed struct {
+		Backends         []string
+		Devices, Skipped []struct{ Name string }
+	}
+	dec := json.NewDecoder(&out)
+	if err := dec.Decode(&parsed); err != nil || parsed.Devices == nil || parsed.Skipped == nil || parsed.Backends[0] != "verbs" {
+		t.Errorf("got %+v, %v", parsed, err)
+	}
+}
+
+func TestRunReportsRealDevices(t *testing.T) {
+	for _, name := range rdmatest.Devices(t, 2) {
+		var out, errs bytes.Buffer
+		if status := run([]string{name}, &out, &errs); status != 0 {
+			t.Fatalf("status %d, %s", status, &errs)
+		}
+		for _, want := range []string{"\n" + name + " (", "ACTIVE", "<- default"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q is not in\n%s", want, &out)
+			}
+		}
+		if n := strings.Count(out.String(), "\n  kind "); n != 1 {
+			t.Errorf("one device was asked for, %d are told:\n%s", n, &out)
+		}
+	}
+}
+
+func TestRunRefusesWrongInput(t *testing.T) {
+	tests := []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"none0"}, 1, "no device none0"},
+		{[]string{"-nonsense"}, 2, "usage: rdmainfo"},
+		{[]string{"-h"}, 0, "usage: rdmainfo"},
+	}
+	for _, tt := range tests {
+		var out, errs bytes.Buffer
+		if status := run(tt.args, &out, &errs); status != tt.status || !strings.Contains(errs.String(), tt.want) {
+			t.Errorf("%v: status %d, %q; want %d and %q", tt.args, status, &errs, tt.status, tt.want)
+		}
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestRunTellsThatItCouldNotWrite(t *testing.T) {
+	for _, args := range [][]string{nil, {"-json"}} {
+		var errs bytes.Buffer
+		if status := run(args, brokenWriter{}, &errs); status != 1 || !strings.Contains(errs.String(), "disk full") {
+			t.Errorf("%v: status %d, %q", args, status, &errs)
+		}
+	}
+}
