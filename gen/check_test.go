@@ -18,18 +18,23 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-// installed returns the version and the include tree of the machine's headers.
-func installed(t *testing.T) (version, tree string) {
+const systemTree = "/usr/include"
+
+// installed returns the version of the machine's headers.
+func installed(t *testing.T) string {
 	t.Helper()
 	version, err := header.InstalledVersion()
+	if err == nil {
+		_, err = os.Stat(filepath.Join(systemTree, "infiniband/verbs.h"))
+	}
 	if err != nil {
 		rdmatest.Skip(t, "no headers of rdma-core (Debian: libibverbs-dev, librdmacm-dev)")
 	}
-	return version, "/usr/include"
+	return version
 }
 
 func TestCheckOfTheInstalledHeaders(t *testing.T) {
-	version, _ := installed(t)
+	version := installed(t)
 	report, err := check(headers{}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +46,7 @@ func TestCheckOfTheInstalledHeaders(t *testing.T) {
 
 // The snapshot of the installed headers is, byte for byte, the one that is pinned.
 func TestSnapshotOfTheInstalledHeaders(t *testing.T) {
-	version, _ := installed(t)
+	version := installed(t)
 	v, err := facts.ParseVersion(version)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +75,7 @@ func TestSnapshotOfTheInstalledHeaders(t *testing.T) {
 }
 
 func TestCheckNamesWhatADoctoredHeaderChanges(t *testing.T) {
-	version, tree := installed(t)
+	version := installed(t)
 	for name, c := range map[string]struct {
 		file, old, new string
 		all            bool
@@ -105,7 +110,7 @@ func TestCheckNamesWhatADoctoredHeaderChanges(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			doctored := copyHeaders(t, tree)
+			doctored := copyHeaders(t, systemTree)
 			file := filepath.Join(doctored, c.file)
 			text, err := os.ReadFile(file)
 			if err != nil {
