@@ -158,7 +158,7 @@ func TestCheckErrors(t *testing.T) {
 	}{
 		"tree without version": {headers{tree: empty}, "-I needs -version"},
 		"tree and source":      {headers{tree: empty, source: empty}, "-I and -src exclude each other"},
-		"empty tree":           {headers{tree: empty, version: "44"}, "infiniband/verbs.h: file does not exist"},
+		"empty tree":           {headers{tree: empty, version: "44"}, " lacks infiniband/verbs.h, infiniband/mlx5dv.h"},
 		"empty source":         {headers{source: empty}, "not a source folder of rdma-core"},
 		"too old":              {headers{tree: empty, version: "17"}, "no snapshot is as old as rdma-core 17"},
 		"no version":           {headers{tree: empty, version: "new"}, `version "new"`},

@@ -92,7 +92,7 @@ func TestReadErrors(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"no such header":  {nil, "a/main.h: file does not exist"},
+		"no such header":  {nil, " lacks a/main.h: file does not exist"},
 		"not C":           {map[string]string{"a/main.h": "struct {"}, "parsing a/main.h: "},
 		"an object":       {map[string]string{"a/main.h": "extern int count;"}, "a/main.h: count is an object, of type int"},
 		"unknown include": {map[string]string{"a/main.h": "#include <a/other.h>"}, "parsing a/main.h: "},

@@ -97,20 +97,26 @@ func parse(set Set) (*cc.AST, error) {
 
 // find reports headers that the tree or the system lacks.
 func find(cfg *cc.Config, set Set) error {
-	missing, folders := ErrNotInstalled, cfg.SysIncludePaths
+	folders := cfg.SysIncludePaths
 	if set.Tree != "" {
-		missing, folders = fs.ErrNotExist, []string{set.Tree}
+		folders = []string{set.Tree}
 	}
-	var errs []error
+	var missing []string
 	for _, h := range slices.Concat(set.Include, set.Also) {
 		if !slices.ContainsFunc(folders, func(dir string) bool {
 			_, err := os.Stat(filepath.Join(dir, h))
 			return err == nil
 		}) {
-			errs = append(errs, fmt.Errorf("%s: %w", filepath.Join(set.Tree, h), missing))
+			missing = append(missing, h)
 		}
 	}
-	return errors.Join(errs...)
+	switch {
+	case missing == nil:
+		return nil
+	case set.Tree == "":
+		return fmt.Errorf("%s: %w", strings.Join(missing, ", "), ErrNotInstalled)
+	}
+	return fmt.Errorf("%s lacks %s: %w", set.Tree, strings.Join(missing, ", "), fs.ErrNotExist)
 }
 
 // oneTree reports headers that come from elsewhere than the others of the set.
