@@ -115,12 +115,16 @@ func (e *Enum) key() string     { return "enum " + e.Tag }
 func (v EnumValue) key() string { return "value " + v.Name }
 func (r *Record) key() string   { return r.Tag }
 
-// key of a field without a name has its type's, which is unique in the record.
+// key of a field without a name has that of its record, or all of a filling
+// bit-field, which are unique in r.
 func (f Field) key(r *Record) string {
-	if f.Name == "" {
+	switch {
+	case f.Name != "":
+		return r.Tag + "." + f.Name
+	case f.Type.Kind == RecordType:
 		return r.Tag + ".(" + f.Type.String() + ")"
 	}
-	return r.Tag + "." + f.Name
+	return r.Tag + ".(" + f.String() + ")"
 }
 
 // Reserved reports whether a field only keeps room, which others may take.
