@@ -31,7 +31,7 @@ func Main(m *testing.M) {
 // settle returns what is left after garbage was collected and what was closed
 // had time to end.
 func settle() []handle.Info {
-	for deadline := time.Now().Add(5 * time.Second); ; runtime.GC() {
+	for deadline := time.Now().Add(2 * time.Second); ; runtime.GC() {
 		left := handle.Live()
 		if !pending(left) || time.Now().After(deadline) {
 			return left

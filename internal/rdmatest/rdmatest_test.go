@@ -1,0 +1,156 @@
+package rdmatest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/handle"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// inChild says what TestChild, run in another process, is to do.
+const inChild = "RDMATEST_CHILD"
+
+// TestChild is not a test here, but what other tests run in a process of its own.
+func TestChild(t *testing.T) {
+	switch os.Getenv(inChild) {
+	case "open":
+		held = newObject("held")
+	case "collected":
+		newObject("dropped")
+	case "closed":
+		if err := newObject("closed").h.Close(); err != nil {
+			t.Error(err)
+		}
+	case "refused":
+		if err := newObject("refused").h.Close(); err == nil {
+			t.Error("Close hid the refusal")
+		}
+	case "skip":
+		Skip(t, "needs a moon")
+	case "unsupported":
+		SkipUnsupported(t, errors.New("no reason to skip"))
+		SkipUnsupported(t, fmt.Errorf("needs a sun: %w", errors.ErrUnsupported))
+		t.Error("not skipped")
+	case "needs":
+		Needs(t, "mlx5_0", XRC)
+		Needs(t, "rxe0", "something that it has")
+		Needs(t, "rxe12", XRC)
+		t.Error("not skipped")
+	case "devices":
+		Devices(t, 1000)
+	}
+}
+
+type object struct{ h *handle.Handle }
+
+var held *object // survives until the end of the process
+
+func newObject(name string) *object {
+	o := new(object)
+	fails := name == "refused"
+	o.h = handle.New(handle.Spec{Kind: "Object", Name: name, Destroy: func() error {
+		if fails {
+			return errors.New("device busy")
+		}
+		return nil
+	}})
+	handle.Guard(o, o.h)
+	return o
+}
+
+// child runs TestChild and returns what it printed and whether it passed.
+func child(t *testing.T, what string, env ...string) (output string, ok bool) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd.Env = append(os.Environ(), inChild+"="+what, "RDMADEBUG=", "RDMA_TEST_DEVICE=", "RDMA_TEST_REQUIRE=")
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), err == nil
+}
+
+func TestMainFailsThePackageOnWhatIsLeft(t *testing.T) {
+	tests := []struct {
+		what string
+		ok   bool
+		want string
+	}{
+		{"closed", true, ""},
+		{"open", false, "Object (held) is open"},
+		{"collected", false, "Object (dropped) is leaked"},
+		{"refused", false, "Object (refused) is refused"},
+	}
+	for _, tt := range tests {
+		out, ok := child(t, tt.what)
+		if ok != tt.ok || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: passed is %v, want %v and %q in\n%s", tt.what, ok, tt.ok, tt.want, out)
+		}
+		if !tt.ok && !strings.Contains(out, "rdmatest_test.go") {
+			t.Errorf("%s: no place of creation in\n%s", tt.what, out)
+		}
+	}
+}
+
+func TestSkipsAreCountedWithTheirReason(t *testing.T) {
+	for what, want := range map[string]string{
+		"skip":        "rdmatest: 1 skipped: needs a moon: TestChild",
+		"unsupported": "rdmatest: 1 skipped: needs a sun: unsupported operation: TestChild",
+		"needs":       "rdmatest: 1 skipped: rxe cannot do XRC: rxe has no XRC domains: TestChild",
+		"devices":     "make test-rxe",
+	} {
+		if out, ok := child(t, what); !ok || !strings.Contains(out, want) {
+			t.Errorf("%s: passed is %v, want %q in\n%s", what, ok, want, out)
+		}
+	}
+}
+
+func TestSkipFailsWhereTheMachineWasPromised(t *testing.T) {
+	for what, wantOK := range map[string]bool{"skip": false, "unsupported": false, "devices": false, "needs": true} {
+		if out, ok := child(t, what, "RDMA_TEST_REQUIRE=1"); ok != wantOK {
+			t.Errorf("%s: passed is %v\n%s", what, ok, out)
+		}
+	}
+}
+
+func TestUsableDevicesHaveAnActivePortAndAGID(t *testing.T) {
+	class := t.TempDir()
+	for name, content := range map[string]string{
+		"up1/ports/1/state": "4: ACTIVE\n", "up1/ports/1/gids/0": "fe80:0000:0000:0000:0000:00ff:fe00:0001\n",
+		"up0/ports/1/state": "1: DOWN\n", "up0/ports/2/state": "4: ACTIVE\n", "up0/ports/2/gids/3": "fe80::1\n",
+		"down0/ports/1/state": "1: DOWN\n", "down0/ports/1/gids/0": "fe80::2\n",
+		"bare0/ports/1/state": "4: ACTIVE\n", "bare0/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000\n",
+		"broken0/ports/1/gids/0": "fe80::3\n",
+	} {
+		file := filepath.Join(class, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := usableDevices(class), []string{"up0", "up1"}; !slices.Equal(got, want) {
+		t.Errorf("usable are %v, want %v", got, want)
+	}
+	if got := usableDevices(filepath.Join(class, "absent")); got != nil {
+		t.Errorf("without the folder: %v", got)
+	}
+}
+
+func TestDeviceNamesComeFromTheEnvironmentFirst(t *testing.T) {
+	t.Setenv("RDMA_TEST_DEVICE", "a0, b0,c0")
+	if got := Devices(t, 2); !slices.Equal(got, []string{"a0", "b0"}) {
+		t.Errorf("got %v", got)
+	}
+}
