@@ -86,13 +86,15 @@ func overrideConfig(base Config, info *DeviceInfo, user Config) (Config, error) 
 // limits are the most that a device and one of its ports can do.
 type limits struct {
 	Config           // the largest value of each number
+	allReads  int    // reads and atomics to all queue pairs together
 	device    string // for the text of errors
 	mtuReason string
 }
 
 func limitsOf(info *DeviceInfo, port *PortInfo) limits {
 	l := limits{
-		device: info.Name,
+		device:   info.Name,
+		allReads: info.MaxReads,
 		Config: Config{
 			Port:               len(info.Ports),
 			MaxSendWR:          info.MaxQPWR,
@@ -138,6 +140,9 @@ func (l limits) shrink(cfg *Config) {
 	cfg.PathMTU = min(cfg.PathMTU, l.PathMTU)
 	cfg.MaxReadDepth = min(cfg.MaxReadDepth, l.MaxReadDepth)
 	cfg.MaxReadDepthTarget = min(cfg.MaxReadDepthTarget, l.MaxReadDepthTarget)
+	if l.allReads > 0 { // queue pairs share what the device serves; 0 is not told
+		cfg.MaxReadDepthTarget = min(cfg.MaxReadDepthTarget, l.allReads)
+	}
 	cfg.MaxMessage = min(cfg.MaxMessage, l.MaxMessage)
 }
 

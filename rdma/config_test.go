@@ -182,6 +182,16 @@ func TestConfigOfQueuePairOverridesItsDevices(t *testing.T) {
 	}
 }
 
+// Some devices serve no more reads to all queue pairs together than others do
+// to each.
+func TestConfigReadDepthFitsTheDevicesBudget(t *testing.T) {
+	info := bigDevice()
+	info.MaxReads = 3
+	if cfg, err := deviceConfig(noDefaults, info, nil); err != nil || cfg.MaxReadDepthTarget != 3 || cfg.MaxReadDepth != 16 {
+		t.Errorf("depth %d and %d, %v; want 3 served and 16 started", cfg.MaxReadDepthTarget, cfg.MaxReadDepth, err)
+	}
+}
+
 func TestHopLimitIs64ByDefault(t *testing.T) {
 	for _, info := range []*DeviceInfo{bigDevice(), smallDevice()} {
 		if cfg, err := deviceConfig(noDefaults, info, new(Config)); err != nil || cfg.HopLimit != 64 {

@@ -63,7 +63,7 @@ func (e GIDEntry) String() string {
 // scope before a site-local, link-local or loopback one; then IPv4 before
 // IPv6, since a host may have IPv6 addresses that lead nowhere; then the
 // port's own network interface before others such as VLANs; then the lower
-// index. On Infiniband all that remains of this is the lower index, and
+// index. On InfiniBand all that remains of this is the lower index, and
 // choice.Subnet picks the subnet where a port is in several.
 //
 // It never falls back to an entry that does not fit: the error lists what is

@@ -66,9 +66,10 @@ func Refresh() error { return registered.refresh() }
 // all that is created under it, nil for the usual ones. Opening a device twice
 // gives two that share nothing.
 //
-// The error wraps [ErrNoDevice] if no backend claimed a device of that name,
-// and lists those that are there; [ErrDeviceGone] if it has vanished since
-// devices were listed; and an error of cfg names field, value and limit.
+// The error wraps [ErrNoDevice] if there is no device of that name, and lists
+// those that are there; it is the reason if the device was left out, such as
+// [ErrNoBackend]; it wraps [ErrDeviceGone] if the device has vanished since
+// devices were listed. An error of cfg names field, value and limit.
 //
 // Implements:
 //
@@ -321,13 +322,9 @@ func (r *registry) open(want, name string, cfg *Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(found.devices, func(d DeviceInfo) bool { return d.Name == name })
-	if i < 0 {
-		return nil, &Error{Op: "open_device", Device: name, Err: ErrNoDevice, Hint: found.String()}
-	}
-	owner := found.devices[i].Backend
-	if want != "" && owner != want {
-		return nil, &Error{Op: "open_device", Device: name, Err: ErrOtherBackend, Hint: fmt.Sprintf("it is %s's, not %s's", owner, want)}
+	owner, err := found.owner(want, name)
+	if err != nil {
+		return nil, err
 	}
 
 	list, free, err := r.verbs.devices()
@@ -344,6 +341,26 @@ func (r *registry) open(want, name string, cfg *Config) (*Device, error) {
 		}
 	}
 	return nil, &Error{Op: "open_device", Device: name, Err: ErrDeviceGone, Hint: "it was there when devices were listed; rdma.Refresh lists them again"}
+}
+
+// owner returns the backend that claimed the device called name; that must be
+// the one called want, if want is not empty.
+func (f *inventory) owner(want, name string) (string, error) {
+	i := slices.IndexFunc(f.devices, func(d DeviceInfo) bool { return d.Name == name })
+	if i >= 0 && (want == "" || want == f.devices[i].Backend) {
+		return f.devices[i].Backend, nil
+	}
+	// Why it was left out says more than that it is not there.
+	why := slices.IndexFunc(f.skipped, func(s Skip) bool { return s.Device == name && (s.Backend == "" || s.Backend == want) })
+	switch {
+	case i >= 0 && why >= 0:
+		return "", &Error{Op: "open_device", Device: name, Err: fmt.Errorf("%w: %s declined: %w", ErrOtherBackend, want, f.skipped[why].Err)}
+	case i >= 0:
+		return "", &Error{Op: "open_device", Device: name, Err: ErrOtherBackend, Hint: fmt.Sprintf("it is %s's, not %s's", f.devices[i].Backend, want)}
+	case why >= 0:
+		return "", f.skipped[why].Err
+	}
+	return "", &Error{Op: "open_device", Device: name, Err: ErrNoDevice, Hint: f.String()}
 }
 
 // String tells on one line which devices are there and which were left out.

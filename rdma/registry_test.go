@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -440,6 +441,10 @@ func TestOpenErrorsTellWhatIsThere(t *testing.T) {
 	if !errors.Is(err, ErrOtherBackend) || errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "it is first's, not second's") {
 		t.Errorf("another backend's device: %v", err)
 	}
+	_, err = r.open("", "locked0", nil)
+	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrNoDevice) {
+		t.Errorf("left out device: %v", err)
+	}
 	v.list = v.list[:1]
 	_, err = r.open("", "b0", nil)
 	if !errors.Is(err, ErrDeviceGone) || errors.Is(err, ErrNoDevice) {
@@ -457,6 +462,24 @@ func TestOpenErrorsTellWhatIsThere(t *testing.T) {
 		t.Errorf("no device at all: %v", err)
 	}
 	v.checkNothingOpen(t)
+}
+
+func TestOpenOfAnUnclaimedDeviceNamesTheImport(t *testing.T) {
+	r := newRegistry(t, newFakeVerbs(roce("a0")))
+	if _, err := r.open("", "a0", nil); !errors.Is(err, ErrNoBackend) || !strings.Contains(err.Error(), "import _ ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOpenTellsWhyTheBackendThatWasAskedDeclined(t *testing.T) {
+	missing := fmt.Errorf("libvendor.so is missing: %w", errors.ErrUnsupported)
+	r := newRegistry(t, newFakeVerbs(roce("a0")),
+		&fakeBackend{name: "vendor", claim: func(int) (bool, error) { return false, missing }},
+		&fakeBackend{name: "any", class: backend.Generic, claim: claims(true)})
+	_, err := r.open("vendor", "a0", nil)
+	if !errors.Is(err, ErrOtherBackend) || !errors.Is(err, missing) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestOpenLeavesNothingOpenWhenItFails(t *testing.T) {

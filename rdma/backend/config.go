@@ -92,7 +92,8 @@ type Config struct {
 
 	// RelaxedOrdering lets the device's writes to memory pass each other,
 	// which is faster on some machines. The memory may then be read only once
-	// a completion said so, never by watching its last byte.
+	// a completion said so, never by watching its last byte. Set for a device
+	// it holds for all its queue pairs.
 	RelaxedOrdering bool
 
 	// MaxMessage is how many bytes one request moves at most; longer transfers
