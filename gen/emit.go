@@ -20,10 +20,13 @@ import (
 //go:embed csrc
 var source embed.FS
 
-// The raw bindings of this module.
+// The raw bindings of this module, and the package that tests them.
 const (
-	ownFolder = "zz_generated"
-	ownBase   = "github.com/goverbs/goverbs/" + ownFolder
+	module     = "github.com/goverbs/goverbs/"
+	ownFolder  = "zz_generated"
+	ownBase    = module + ownFolder
+	realFolder = "internal/fakeverbs"
+	realBase   = module + realFolder
 )
 
 func runEmit(args []string) error {
@@ -45,28 +48,39 @@ func runEmit(args []string) error {
 		}
 		*base = path
 	}
-	files, err := bindings(*limit, *base)
+	o, err := options(*limit, *base)
+	if err != nil {
+		return err
+	}
+	files, err := emit.Files(o)
 	if err != nil {
 		return err
 	}
 	if *check {
 		return differs(os.DirFS(*out), files)
 	}
-	return write(*out, files)
+	if err := write(*out, files); err != nil || o.Base != ownBase {
+		return err
+	}
+	tests, err := emit.Real(o, realBase)
+	if err != nil {
+		return err
+	}
+	return write(realFolder, tests)
 }
 
-// bindings are the raw bindings of the newest rdma-core that is not newer
-// than limit, as files below the folder with the import path base.
-func bindings(limit, base string) (map[string][]byte, error) {
+// options are what to emit: the surface of the newest rdma-core that is not
+// newer than limit, below the folder with the import path base.
+func options(limit, base string) (emit.Options, error) {
 	model, err := merged(limit)
 	if err != nil {
-		return nil, err
+		return emit.Options{}, err
 	}
 	csrc, err := fs.Sub(source, "csrc")
 	if err != nil {
-		return nil, err
+		return emit.Options{}, err
 	}
-	return emit.Files(emit.Options{Model: model, Source: csrc, Base: base, Check: limit == ""})
+	return emit.Options{Model: model, Source: csrc, Base: base, Check: limit == ""}, nil
 }
 
 // importPath is the import path of a folder, by the go.mod above it.

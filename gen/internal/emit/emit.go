@@ -27,15 +27,7 @@ type Options struct {
 
 // Files returns the raw bindings: contents by slash-separated path.
 func Files(o Options) (map[string][]byte, error) {
-	g := &generator{
-		Options: o,
-		records: map[string]*facts.Record{},
-		enums:   map[string]*facts.Enum{},
-		alias:   map[string]string{},
-		home:    map[string]*pkg{},
-		files:   map[string][]byte{},
-		used:    map[string]bool{},
-	}
+	g := newGenerator(o)
 	if err := g.plan(); err != nil {
 		return nil, err
 	}
@@ -59,6 +51,18 @@ func Files(o Options) (map[string][]byte, error) {
 		g.err = g.stale()
 	}
 	return g.files, g.err
+}
+
+func newGenerator(o Options) *generator {
+	return &generator{
+		Options: o,
+		records: map[string]*facts.Record{},
+		enums:   map[string]*facts.Enum{},
+		alias:   map[string]string{},
+		home:    map[string]*pkg{},
+		files:   map[string][]byte{},
+		used:    map[string]bool{},
+	}
 }
 
 type generator struct {

@@ -1,0 +1,111 @@
+//go:build linux && cgo
+
+package fakeverbs
+
+// #include <stdlib.h>
+// #include "fake.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/capi"
+)
+
+// Case is an inline function of the headers and our counterpart.
+type Case struct {
+	Name    string
+	Ours    any // the Go function
+	Params  []Param
+	Pass    []int // which parameters reach the operation, in order
+	MayLack bool  // fails with EOPNOTSUPP if the provider has no such operation
+	Sized   bool  // passes the size of a structure on, last
+}
+
+// Param is a parameter of a function in C.
+type Param struct {
+	Name string
+	Size int // in bytes
+}
+
+// call is what a recorder noted.
+type call struct {
+	count, op uint32
+	args      [6]uint64
+}
+
+// world is what a function is called in: a context, objects that name it, and
+// plain memory for every pointer parameter.
+type world struct {
+	block   uint64 // address of the provider's side of the context
+	context uint64 // address of the context
+	objects uint64 // of slots of slotSize bytes
+	scratch []byte
+}
+
+const slotSize = 512
+
+// Which providers there are.
+const (
+	tooOldForOps = 2 // knows of extended operations, but none of these
+	noOps        = 0 // knows of none
+	allOps       = 1
+)
+
+func newWorld(a *capi.Arena) (*world, error) {
+	block, err := capi.Make[uint64](a, 256)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := capi.Make[[slotSize]byte](a, 20)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := capi.Make[byte](a, 16*slotSize)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{objects: uint64(uintptr(unsafe.Pointer(&objects[0]))), scratch: scratch}
+	w.block = uint64(uintptr(unsafe.Pointer(&block[0])))
+	w.context = w.block + uint64(C.fake_context_offset())
+	return w, nil
+}
+
+// reset lays the world out anew.
+func (w *world) reset(present uint32, result uint64) {
+	C.fake_init(address(w.block), address(w.objects), C.uint32_t(present))
+	C.fake_result = C.uint64_t(result)
+	C.fake_last = C.struct_fake_call{}
+}
+
+func address(a uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
+
+// last returns what was recorded since reset.
+func last() call {
+	c := call{count: uint32(C.fake_last.calls), op: uint32(C.fake_last.op)}
+	for i := range c.args {
+		c.args[i] = uint64(C.fake_last.args[i])
+	}
+	return c
+}
+
+// real calls the inline function of the headers and returns its result and
+// errno. ok is false where they are not installed or older than the function.
+func real(i int, args []uint64) (result uint64, errno error, ok bool) {
+	var r C.uint64_t
+	padded := make([]uint64, 16)
+	copy(padded, args)
+	called, errno := C.real_call(C.uint32_t(i), (*C.uint64_t)(unsafe.Pointer(&padded[0])), &r)
+	return uint64(r), errno, called != 0
+}
+
+// connect makes a library of recorders report to this program.
+func connect(library string) error {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	if C.fake_connect(name) == 0 {
+		return fmt.Errorf("fakeverbs: %s is no library of recorders", library)
+	}
+	return nil
+}
