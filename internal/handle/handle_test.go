@@ -127,7 +127,7 @@ func TestCloseDestroysOnceAndLaterCallsAreNil(t *testing.T) {
 	if err := failing.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
-	live.remove(failing.h)
+	Forget(failing.h)
 }
 
 func TestConcurrentCloseDestroysOnce(t *testing.T) {
@@ -154,7 +154,7 @@ func TestConcurrentCloseDestroysOnce(t *testing.T) {
 	if d, f := destroyed.Load(), failed.Load(); d != 1 || f > 1 {
 		t.Errorf("destroyed %d times, %d calls failed", d, f)
 	}
-	live.remove(o.h)
+	Forget(o.h)
 }
 
 func TestAcquiredThingOutlivesClose(t *testing.T) {
@@ -345,7 +345,10 @@ func TestRefusedDestroyIsLoggedAndKeepsTheParents(t *testing.T) {
 	if want := []State{Closing, Refused}; !slices.Equal(states, want) {
 		t.Errorf("live: %v, want %v", states, want)
 	}
-	live.handles = nil
+	Forget(child.h)
+	if l := Live(); len(l) != 0 {
+		t.Errorf("live after Forget: %+v", l)
+	}
 }
 
 // leak drops an object and waits until it is destroyed.

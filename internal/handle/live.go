@@ -47,6 +47,15 @@ func TakeLeaks() []Info {
 	return leaks
 }
 
+// Forget takes h and all that it depends on off the list of what is live. It is
+// for tests that leave something behind on purpose.
+func Forget(h *Handle) {
+	live.remove(h)
+	for _, p := range h.spec.Parents {
+		Forget(p)
+	}
+}
+
 // live lists the handles whose thing exists. It has all of them, since a leak
 // is worth finding in production too.
 var live registry
