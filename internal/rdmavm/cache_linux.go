@@ -84,7 +84,8 @@ func (c *cache) putWith(name string, write func(io.Writer) error) error {
 		return err
 	}
 	defer os.Remove(f.Name()) // fails once it is renamed
-	if err := errors.Join(write(f), f.Close()); err != nil {
+	// On disk first: a crash of the host must not leave an empty file by its name.
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), c.path(name))

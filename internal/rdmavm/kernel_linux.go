@@ -84,7 +84,7 @@ func (c *cache) importKernel(root, entry, packageName string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", image, err)
 	}
-	if err := os.WriteFile(filepath.Join(tmp, "image"), unpacked, 0o644); err != nil {
+	if err := writeSynced(filepath.Join(tmp, "image"), unpacked); err != nil {
 		return err
 	}
 	tree, err := openModuleTree(modules)
@@ -96,7 +96,7 @@ func (c *cache) importKernel(root, entry, packageName string) error {
 		return fmt.Errorf("%s: %w", modules, err)
 	}
 	for i, m := range order {
-		if err := os.WriteFile(filepath.Join(tmp, fmt.Sprintf("%02d-%s.ko", i, m.name)), m.data, 0o644); err != nil {
+		if err := writeSynced(filepath.Join(tmp, fmt.Sprintf("%02d-%s.ko", i, m.name)), m.data); err != nil {
 			return err
 		}
 	}
@@ -111,6 +111,16 @@ func (c *cache) importKernel(root, entry, packageName string) error {
 		return err
 	}
 	return c.selectKernel(entry, packageName)
+}
+
+// writeSynced writes a file that survives a crash of the host.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // selectKernel lets the package name stand for a kernel entry.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -196,7 +197,9 @@ func (l *launch) run() (int, error) {
 			return ExitFailure, err
 		}
 		s.state = state
-		s.hasty = accel == kvm && !last
+		if accel == kvm && !last {
+			s.hurry, s.sign = kvmBootTimeout, kvmSignTimeout
+		}
 		status, err := s.run()
 		if errors.Is(err, errNoGuest) && !last {
 			l.options.logf("KVM does not work here, emulating: %v", err)
@@ -210,6 +213,10 @@ func (l *launch) run() (int, error) {
 	panic("no accelerator") // unreachable: there is always one
 }
 
+// restoreTimeout is far more than a restored guest takes to start the program,
+// and less than it pays to wait for one that does not.
+const restoreTimeout = 30 * time.Second
+
 // restore runs the program in a saved guest. The error is errNoGuest if that did
 // not start it.
 func (l *launch) restore(config *machineConfig, state string) (int, error) {
@@ -221,6 +228,9 @@ func (l *launch) restore(config *machineConfig, state string) (int, error) {
 		return 0, fmt.Errorf("%w: %w", errNoGuest, err)
 	}
 	defer saved.Close()
+	if info, err := saved.Stat(); err != nil || info.Size() == 0 {
+		return 0, fmt.Errorf("%w: its saved state is empty (%v)", errNoGuest, err) // QEMU would wait for ever
+	}
 	// By a pipe: QEMU versions differ in whether they take a file.
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -237,5 +247,6 @@ func (l *launch) restore(config *machineConfig, state string) (int, error) {
 	if err != nil {
 		return ExitFailure, err
 	}
+	s.hurry = restoreTimeout
 	return s.run()
 }

@@ -27,7 +27,10 @@ type session struct {
 	readErr error      // why; valid when frames is closed
 	begun   time.Time
 	state   string // the cache entry to save the guest to, once it is ready; "" for none
-	hasty   bool   // there is another accelerator to try
+
+	// There is another way to try after this one, so the guest has to be ready
+	// in hurry, and have printed something in sign; 0: no hurry.
+	hurry, sign time.Duration
 
 	started bool // the program has been started, or may have been
 	log     []string
@@ -55,10 +58,12 @@ func (s *session) run() (status int, err error) {
 
 	o := &s.launch.options
 	boot := o.BootTimeout
+	if s.hurry > 0 {
+		boot = min(boot, s.hurry)
+	}
 	var sign <-chan time.Time
-	if s.hasty {
-		boot = min(boot, kvmBootTimeout)
-		sign = time.After(kvmSignTimeout)
+	if s.sign > 0 {
+		sign = time.After(s.sign)
 	}
 	bootLimit := time.After(boot)
 	var limit <-chan time.Time
@@ -99,7 +104,7 @@ func (s *session) run() (status int, err error) {
 			}
 		case <-sign:
 			if len(s.machine.console.bytes()) == 0 {
-				return ExitFailure, fmt.Errorf("%w: not a byte on its console in %v", errNoGuest, kvmSignTimeout)
+				return ExitFailure, fmt.Errorf("%w: not a byte on its console in %v", errNoGuest, s.sign)
 			}
 		case <-bootLimit:
 			return ExitFailure, fmt.Errorf("%w within %v%s", errNoGuest, boot, s.machine.log())
@@ -244,7 +249,7 @@ func (s *session) exit(f frame) (int, error) {
 		}
 		err = errors.Join(err, fmt.Errorf("the guest's kernel complained, which voids the result: %s%s", found[0], s.kernelLog()))
 	} else if len(s.log) > 0 {
-		s.launch.options.logf("nothing to worry about:%s", s.kernelLog())
+		s.launch.options.logf("its kernel said:%s", s.kernelLog())
 	}
 	return x.Code, err
 }
