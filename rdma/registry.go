@@ -2,10 +2,8 @@ package rdma
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,7 +15,7 @@ import (
 
 // registered holds the backends of this process, and the devices that they
 // claimed.
-var registered = registry{verbs: library{}, class: "/sys/class/infiniband"}
+var registered = registry{verbs: library{}, sys: "/sys/class", dev: "/dev/infiniband"}
 
 // Register makes a backend known. Backends call it in an init function and do
 // nothing else there, so that a program's imports say which devices it can
@@ -93,7 +91,8 @@ func DevicesOf(backend string) ([]DeviceInfo, error) {
 // registry is a set of backends and what they claimed.
 type registry struct {
 	verbs verbs
-	class string // the folder with a device's folder each, to find those without a provider
+	sys   string // the classes of sysfs, and the devices' files,
+	dev   string // to say why the library does not list a device
 
 	mu       sync.Mutex // guards the two below
 	backends map[string]backend.Backend
@@ -238,7 +237,7 @@ func (r *registry) survey() (*inventory, error) {
 		}
 		found.devices = append(found.devices, info)
 	}
-	found.skipped = append(found.skipped, r.withoutProvider(seen)...)
+	found.skipped = append(found.skipped, unlisted(r.sys, r.dev, seen)...)
 
 	rank := make(map[string]int)
 	for i, b := range order {
@@ -296,24 +295,6 @@ func (r *registry) importHint() string {
 	}
 	return fmt.Sprintf("registered: %s; import _ %q?", registered, genericImport)
 }
-
-// withoutProvider returns the devices that the kernel knows and that the
-// library did not list.
-func (r *registry) withoutProvider(seen map[string]bool) []Skip {
-	var skipped []Skip
-	dirs, _ := filepath.Glob(filepath.Join(r.class, "*"))
-	for _, dir := range dirs {
-		if name := filepath.Base(dir); !seen[name] {
-			skipped = append(skipped, Skip{Device: name, Err: &Error{
-				Op: "get_device_list", Device: name, Err: errNotListed,
-				Hint: "its provider is missing, in Debian's package ibverbs-providers, or the kernel module ib_uverbs",
-			}})
-		}
-	}
-	return skipped
-}
-
-var errNotListed = errors.New("the kernel has the device and rdma-core does not list it")
 
 // open opens the device called name, which the backend called want must have
 // claimed, if that is not empty.

@@ -215,7 +215,7 @@ func claims(answer bool) func(int) (bool, error) {
 }
 
 func newRegistry(t *testing.T, v verbs, backends ...backend.Backend) *registry {
-	r := &registry{verbs: v, class: t.TempDir()}
+	r := &registry{verbs: v, sys: t.TempDir(), dev: t.TempDir()}
 	for _, b := range backends {
 		r.register(b)
 	}
@@ -299,7 +299,7 @@ func TestSkippedTellsWhatWasLeftOutAndWhy(t *testing.T) {
 	}}
 	generic := &fakeBackend{name: "some", class: backend.Generic, claim: func(n int) (bool, error) { return n <= 2, nil }}
 	r := newRegistry(t, v, declines, generic)
-	if err := os.MkdirAll(filepath.Join(r.class, "unlisted0"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(r.sys, "infiniband", "unlisted0"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.skipped(); got != nil {
@@ -321,7 +321,7 @@ func TestSkippedTellsWhatWasLeftOutAndWhy(t *testing.T) {
 		{"locked0", "", syscall.EACCES, "/dev/infiniband"},
 		{"mute0", "", syscall.EIO, "query_device mute0"},
 		{"odd0", "", ErrNoBackend, `registered: some, vendor; import _ "github.com/goverbs/goverbs/backends/verbs"?`},
-		{"unlisted0", "", errNotListed, "ibverbs-providers"},
+		{"unlisted0", "", errUnlisted, "ib_uverbs is not loaded"},
 		{"vendor0", "vendor", errors.ErrUnsupported, "libvendor.so is missing"},
 	}
 	got := r.skipped()
@@ -335,6 +335,41 @@ func TestSkippedTellsWhatWasLeftOutAndWhy(t *testing.T) {
 		}
 	}
 	v.checkNothingOpen(t)
+}
+
+func TestSkippedTellsWhyTheLibraryDoesNotListADevice(t *testing.T) {
+	sys, dev := t.TempDir(), t.TempDir()
+	for name, content := range map[string]string{
+		"infiniband/nomodule0/node_type": "1: CA\n",
+		"infiniband/nofile0/node_type":   "1: CA\n", "infiniband_verbs/uverbs0/ibdev": "nofile0\n",
+		"infiniband/noprovider0/node_type": "1: CA\n", "infiniband_verbs/uverbs1/ibdev": "noprovider0\n",
+		"infiniband/listed0/node_type": "1: CA\n",
+	} {
+		file := filepath.Join(sys, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dev, "uverbs1"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"nomodule0":   "ib_uverbs is not loaded",
+		"nofile0":     filepath.Join(dev, "uverbs0") + " is missing",
+		"noprovider0": "install ibverbs-providers",
+	}
+	got := unlisted(sys, dev, map[string]bool{"listed0": true})
+	for _, s := range got {
+		if text := want[s.Device]; text == "" || !strings.Contains(s.String(), text) {
+			t.Errorf("%v, want %q", s, text)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("left out: %v", got)
+	}
 }
 
 func TestImportIsNotHintedAtWhenItIsThere(t *testing.T) {

@@ -2,6 +2,8 @@ package rdma
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"runtime"
 	"strings"
 	"syscall"
@@ -119,7 +121,7 @@ func TestRegistrationBeyondMemlockLimitTellsTheLimit(t *testing.T) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		if err = dropIPCLock(); err != nil {
+		if err = dropCapability(unix.CAP_IPC_LOCK); err != nil {
 			t.Error(err)
 			return
 		}
@@ -154,13 +156,45 @@ func withMemlockLimit(t *testing.T, n uint64, f func()) {
 	}
 }
 
-// dropIPCLock takes CAP_IPC_LOCK from the calling thread.
-func dropIPCLock() error {
+// dropCapability takes a capability from the calling thread.
+func dropCapability(c uint) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return err
 	}
-	data[unix.CAP_IPC_LOCK/32].Effective &^= 1 << (unix.CAP_IPC_LOCK % 32)
+	data[c/32].Effective &^= 1 << (c % 32)
 	return unix.Capset(&header, &data[0])
+}
+
+func TestDeviceFileWithoutPermissionIsErrPermission(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	if os.Getenv("RDMAVM_GUEST") != "1" {
+		rdmatest.Skip(t, "changes a device's file, which is for virtual machines only (make test-rxe)")
+	}
+	d, err := Open(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	file := "/dev/infiniband/" + d.Info().UverbsName
+	if err := os.Chmod(file, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(file, 0o666)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // ends with the goroutine
+		for _, c := range []uint{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH} {
+			if err := dropCapability(c); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err = Open(name, nil)
+	}()
+	<-done
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "/dev/infiniband") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package rdma
 import (
 	"bytes"
 	"errors"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -26,6 +27,8 @@ type verbs interface {
 	queryGID(ctx *ibverbs.Context, port, index int) (ibverbs.GIDEntry, error)
 	queryPKey(ctx *ibverbs.Context, port, index int) (uint16, error)
 	compVectors(*ibverbs.Context) int
+
+	pds
 }
 
 // identity is what a device is known by before it is opened.
@@ -66,8 +69,21 @@ func (library) identify(dev *ibverbs.Device) identity {
 	}
 }
 
-func (library) open(dev *ibverbs.Device) (*ibverbs.Context, error) { return ibverbs.OpenDevice(dev) }
-func (library) close(ctx *ibverbs.Context) error                   { return ibverbs.CloseDevice(ctx) }
+func (library) open(dev *ibverbs.Device) (*ibverbs.Context, error) {
+	ctx, err := ibverbs.OpenDevice(dev)
+	if errors.Is(err, syscall.ENOENT) {
+		// The library was refused the device's file, searched /dev for another,
+		// and reports the end of that search. What it was refused for matters.
+		file, openErr := os.OpenFile("/dev/infiniband/"+cString(dev.DevName[:]), os.O_RDWR, 0)
+		if openErr != nil {
+			return nil, openErr.(*os.PathError).Err
+		}
+		file.Close()
+	}
+	return ctx, err
+}
+
+func (library) close(ctx *ibverbs.Context) error { return ibverbs.CloseDevice(ctx) }
 
 func (library) queryDevice(ctx *ibverbs.Context) (*ibverbs.DeviceAttrEx, error) {
 	attr := new(ibverbs.DeviceAttrEx)
