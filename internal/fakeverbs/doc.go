@@ -5,5 +5,5 @@
 // do from the outside: posting writes entries of 64 bytes, polling reads them.
 // Objects of [Object] have operations that do nothing but note how they were
 // called: tests compare what our functions and the headers' inline functions
-// pass on. zz_real.c calls the latter where the headers are installed.
+// pass on. testdata/zz_real.c calls the latter.
 package fakeverbs

@@ -19,8 +19,8 @@ uint64_t fake_record(uint32_t op, uint64_t a, uint64_t b, uint64_t c, uint64_t d
 
 uint64_t fake_context_offset(void);
 void fake_init(void *context_block, void *objects, uint32_t present);
-int fake_connect(const char *library);
-int real_call(uint32_t i, const uint64_t *args, uint64_t *result);
+void *fake_connect(const char *library);
+int fake_real_call(void *library, uint32_t i, const uint64_t *args, uint64_t *result);
 
 // The provider of benchmarks.
 uint8_t *ring_new(void);

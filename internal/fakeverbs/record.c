@@ -79,12 +79,23 @@ void fake_init(void *block, void *objects, uint32_t present)
 	fill(o + 512 * 5 + 8, o + 512 * 6, 100); // interfaces of providers: comp_mask, then operations
 }
 
-int fake_connect(const char *library)
+// Makes a library of recorders report to this program.
+void *fake_connect(const char *library)
 {
 	void *handle = dlopen(library, RTLD_NOW);
 	__typeof__(&fake_record) *forward = handle ? dlsym(handle, "fake_forward") : 0;
 
-	if (forward)
-		*forward = fake_record;
-	return forward != 0;
+	if (!forward)
+		return 0;
+	*forward = fake_record;
+	return handle;
+}
+
+int fake_real_call(void *library, uint32_t i, const uint64_t *args, uint64_t *result)
+{
+	static int (*call)(uint32_t, const uint64_t *, uint64_t *);
+
+	if (!call)
+		call = dlsym(library, "real_call");
+	return call(i, args, result);
 }

@@ -90,22 +90,27 @@ func last() call {
 	return c
 }
 
-// real calls the inline function of the headers and returns its result and
-// errno. ok is false where they are not installed or older than the function.
-func real(i int, args []uint64) (result uint64, errno error, ok bool) {
+// library is a shared library whose calls this program records.
+type library struct{ handle unsafe.Pointer }
+
+// connect makes a library of recorders report to this program.
+func connect(path string) (library, error) {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	handle := C.fake_connect(name)
+	if handle == nil {
+		return library{}, fmt.Errorf("fakeverbs: %s is no library of recorders", path)
+	}
+	return library{handle}, nil
+}
+
+// call calls the i-th inline function of the headers that the library was
+// compiled with and returns its result and errno. ok is false if they have
+// no such function.
+func (l library) call(i int, args []uint64) (result uint64, errno error, ok bool) {
 	var r C.uint64_t
 	padded := make([]uint64, 16)
 	copy(padded, args)
-	called, errno := C.real_call(C.uint32_t(i), (*C.uint64_t)(unsafe.Pointer(&padded[0])), &r)
+	called, errno := C.fake_real_call(l.handle, C.uint32_t(i), (*C.uint64_t)(unsafe.Pointer(&padded[0])), &r)
 	return uint64(r), errno, called != 0
-}
-
-// connect makes a library of recorders report to this program.
-func connect(library string) error {
-	name := C.CString(library)
-	defer C.free(unsafe.Pointer(name))
-	if C.fake_connect(name) == 0 {
-		return fmt.Errorf("fakeverbs: %s is no library of recorders", library)
-	}
-	return nil
 }

@@ -17,7 +17,8 @@ const Debian = 44
 
 // Real returns the files by which tests call the inline functions of the
 // headers on the machine beside ours: part of the package that has the import
-// path base.
+// path base. Tests compile the C of them, since go build would not notice that
+// headers changed.
 func Real(o Options, base string) (map[string][]byte, error) {
 	g := newGenerator(o)
 	if err := g.plan(); err != nil {
@@ -65,7 +66,7 @@ func Real(o Options, base string) (map[string][]byte, error) {
 	g.save(p, "zz_real.go", f)
 
 	var c strings.Builder
-	c.WriteString("#include <errno.h>\n#include <stdint.h>\n#include \"fake.h\"\n\n")
+	c.WriteString("\n#include <errno.h>\n#include <stdint.h>\n#include \"fake.h\"\n\n")
 	for _, p := range g.pkgs {
 		fmt.Fprintf(&c, "#if __has_include(<%s>)\n#include <%s>\n#endif\n", p.Header, p.Header)
 	}
@@ -80,14 +81,14 @@ func Real(o Options, base string) (map[string][]byte, error) {
 		c.WriteString("#endif\n")
 	}
 	c.WriteString("\t}\n\treturn 0;\n}\n")
-	g.cFile(p, "zz_real.c", linuxCgo, "// What is newer than rdma-core "+strconv.Itoa(Debian)+" is called if -DGOVERBS_HEADERS=<version> says that it is there.\n"+c.String())
+	g.cFile(p, "testdata/zz_real.c", "", "// What is newer than rdma-core "+strconv.Itoa(Debian)+" is called if -DGOVERBS_HEADERS=<version> says that it is there.\n"+c.String())
 
 	var l strings.Builder
 	l.WriteString("// The library functions that inline functions call, as recorders.\n#include \"fake.h\"\n\n")
 	for i, s := range library {
 		fmt.Fprintf(&l, "uint64_t %s(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)\n{\n\treturn fake_record(FAKE_LIBRARY + %d, a, b, c, d, e, f);\n}\n\n", s, i)
 	}
-	g.cFile(p, "zz_library.c", linuxCgo, l.String())
+	g.cFile(p, "testdata/zz_library.c", "", l.String())
 
 	files := map[string][]byte{}
 	for name, b := range g.files {
