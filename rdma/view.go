@@ -1,0 +1,181 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// View names a range of registered memory: what requests read from and write
+// to. It is a small value; copy it, slice it, compare it, pass it on. There is
+// nothing to release: a View keeps its [Memory] from the collector, and Close
+// ends the Memory for all views of it.
+//
+// Views may be used by several goroutines. What the bytes mean while a device
+// or another goroutine writes to them is up to the program, as with any memory.
+//
+// The zero View is an empty range of no memory. It can be sliced and closed; to
+// everything else it is closed.
+type View struct {
+	mem   *Memory
+	vaddr uint64 // 0 if the memory is not mapped here
+	raddr uint64
+	size  uint64
+	lkey  uint32
+	rkey  uint32
+}
+
+// Slice returns the n bytes from offset off of v, with the same keys. Both are
+// relative to v; n may be 0 for every off up to v.Size(). A range beyond v is an
+// error that names it. Slice does not allocate, and needs no open memory.
+func (v View) Slice(off, n uint64) (View, error) {
+	if !within(off, n, v.size) {
+		return View{}, rangeError("slice", v.DeviceName(), off, n, v.raddr, v.size)
+	}
+	if v.mapped() {
+		v.vaddr += off
+	}
+	v.raddr += off
+	v.size = n
+	return v, nil
+}
+
+// Size returns the number of bytes.
+func (v View) Size() uint64 { return v.size }
+
+// Addr returns the virtual address of the first byte in this process, 0 if the
+// memory is not mapped here, as with a DMA-buf.
+func (v View) Addr() uint64 { return v.vaddr }
+
+// RDMAAddr returns the address of the first byte by which devices know it, here
+// and at peers. It differs from Addr for DMA-bufs and with [AccessZeroBased].
+func (v View) RDMAAddr() uint64 { return v.raddr }
+
+// LKey returns the key by which the own device reaches the memory.
+func (v View) LKey() uint32 { return v.lkey }
+
+// RKey returns the key by which peers reach the memory, if its access rights let
+// them. Like [View.Remote] it exposes the memory, which is then kept until Close.
+func (v View) RKey() uint32 {
+	v.expose()
+	return v.rkey
+}
+
+// DeviceName returns the name of the device that the memory is registered with.
+func (v View) DeviceName() string {
+	if v.mem == nil {
+		return ""
+	}
+	return v.mem.device
+}
+
+// Remote returns what a peer needs to reach v. From then on the memory is
+// exposed: it stays registered until Close, even if the program forgets it,
+// since a peer may write to it at any time.
+func (v View) Remote() Remote {
+	v.expose()
+	return Remote{Addr: v.raddr, Size: v.size, RKey: v.rkey, Device: v.DeviceName()}
+}
+
+// Do lends the bytes of v to f and returns its error. They are valid until f
+// returns; Close in the meantime takes effect after it.
+//
+// Do fails without calling f if the memory is closed, or with an error wrapping
+// [errors.ErrUnsupported] if it is not mapped in this process.
+func (v View) Do(f func(b []byte) error) error {
+	b, err := v.acquire("access")
+	if err != nil {
+		return err
+	}
+	defer v.mem.unpin(1)
+	return f(b)
+}
+
+// Bytes returns the bytes of v, valid until Close; a later access crashes the
+// program. From then on the memory is lent: it stays mapped and registered until
+// Close, even if the program forgets it. Where it is enough to see the bytes for
+// the length of a call, [View.Do] is safer. It fails as Do does.
+func (v View) Bytes() ([]byte, error) {
+	b, err := v.acquire("access")
+	if err != nil {
+		return nil, err
+	}
+	defer v.mem.unpin(1)
+	v.expose()
+	return b, nil
+}
+
+// ReadAt copies bytes of v from offset off on into p. It implements
+// [io.ReaderAt]: at the end of v it returns what is left and [io.EOF].
+func (v View) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, opError("access", v.DeviceName(), fmt.Errorf("offset %d is negative", off))
+	}
+	err = v.Do(func(b []byte) error {
+		if uint64(off) < v.size {
+			n = copy(p, b[off:])
+		}
+		if n < len(p) {
+			return io.EOF
+		}
+		return nil
+	})
+	return n, err
+}
+
+// WriteAt copies p into v from offset off on. It implements [io.WriterAt]; a p
+// that would end beyond v is refused as a whole.
+func (v View) WriteAt(p []byte, off int64) (n int, err error) {
+	if off < 0 || !within(uint64(off), uint64(len(p)), v.size) {
+		return 0, opError("access", v.DeviceName(),
+			fmt.Errorf("%d bytes from offset %d are not within the region of %d bytes at %#x", len(p), off, v.size, v.raddr))
+	}
+	err = v.Do(func(b []byte) error {
+		n = copy(b[off:], p)
+		return nil
+	})
+	return n, err
+}
+
+// Close closes the memory that v is a range of; see [Memory.Close].
+func (v View) Close() error {
+	if v.mem == nil {
+		return nil
+	}
+	return v.mem.Close()
+}
+
+// String returns the range and the device, as in "4096 bytes at 0x7f5c00000000 on mlx5_0".
+func (v View) String() string {
+	if v.mem == nil {
+		return "no memory"
+	}
+	return fmt.Sprintf("%d bytes at %#x on %s", v.size, v.raddr, v.mem.device)
+}
+
+// acquire pins the memory and returns the bytes of v.
+func (v View) acquire(op string) ([]byte, error) {
+	if v.mem == nil {
+		return nil, opError(op, "", os.ErrClosed)
+	}
+	if err := v.mem.pin(1); err != nil {
+		return nil, opError(op, v.mem.device, err)
+	}
+	if !v.mapped() {
+		v.mem.unpin(1)
+		return nil, opError(op, v.mem.device, fmt.Errorf("the memory is not mapped in this process: %w", errors.ErrUnsupported))
+	}
+	return bytesAt(v.vaddr, v.size), nil
+}
+
+// expose keeps the memory from the collector for good.
+func (v View) expose() {
+	if v.mem != nil {
+		v.mem.h.Keep()
+		runtime.KeepAlive(v.mem)
+	}
+}
+
+func (v View) mapped() bool { return v.vaddr != 0 }
