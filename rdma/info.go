@@ -2,9 +2,14 @@ package rdma
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
 // GUID is a 64-bit identifier that its maker gave to a device or port.
@@ -23,14 +28,14 @@ type NodeType int
 
 // The kinds that verbs know (enum ibv_node_type).
 const (
-	NodeUnknown     NodeType = -1
-	NodeCA          NodeType = 1 // a channel adapter: InfiniBand and RoCE
-	NodeSwitch      NodeType = 2
-	NodeRouter      NodeType = 3
-	NodeRNIC        NodeType = 4 // iWARP
-	NodeUSNIC       NodeType = 5
-	NodeUSNICUDP    NodeType = 6
-	NodeUnspecified NodeType = 7 // such as EFA
+	NodeUnknown     = NodeType(ibverbs.IBV_NODE_UNKNOWN)
+	NodeCA          = NodeType(ibverbs.IBV_NODE_CA) // a channel adapter: InfiniBand and RoCE
+	NodeSwitch      = NodeType(ibverbs.IBV_NODE_SWITCH)
+	NodeRouter      = NodeType(ibverbs.IBV_NODE_ROUTER)
+	NodeRNIC        = NodeType(ibverbs.IBV_NODE_RNIC) // iWARP
+	NodeUSNIC       = NodeType(ibverbs.IBV_NODE_USNIC)
+	NodeUSNICUDP    = NodeType(ibverbs.IBV_NODE_USNIC_UDP)
+	NodeUnspecified = NodeType(ibverbs.IBV_NODE_UNSPECIFIED) // such as EFA
 )
 
 // String returns the kind in lower case.
@@ -49,12 +54,12 @@ type Transport int
 
 // The families that verbs know (enum ibv_transport_type).
 const (
-	TransportUnknown     Transport = -1
-	TransportIB          Transport = 0 // InfiniBand and RoCE
-	TransportIWARP       Transport = 1
-	TransportUSNIC       Transport = 2
-	TransportUSNICUDP    Transport = 3
-	TransportUnspecified Transport = 4 // such as EFA
+	TransportUnknown     = Transport(ibverbs.IBV_TRANSPORT_UNKNOWN)
+	TransportIB          = Transport(ibverbs.IBV_TRANSPORT_IB) // InfiniBand and RoCE
+	TransportIWARP       = Transport(ibverbs.IBV_TRANSPORT_IWARP)
+	TransportUSNIC       = Transport(ibverbs.IBV_TRANSPORT_USNIC)
+	TransportUSNICUDP    = Transport(ibverbs.IBV_TRANSPORT_USNIC_UDP)
+	TransportUnspecified = Transport(ibverbs.IBV_TRANSPORT_UNSPECIFIED) // such as EFA
 )
 
 // String returns the family's name.
@@ -73,9 +78,9 @@ type LinkLayer uint8
 
 // The link layers there are.
 const (
-	LinkLayerUnspecified LinkLayer = 0
-	LinkLayerInfiniBand  LinkLayer = 1
-	LinkLayerEthernet    LinkLayer = 2
+	LinkLayerUnspecified = LinkLayer(ibverbs.IBV_LINK_LAYER_UNSPECIFIED)
+	LinkLayerInfiniBand  = LinkLayer(ibverbs.IBV_LINK_LAYER_INFINIBAND)
+	LinkLayerEthernet    = LinkLayer(ibverbs.IBV_LINK_LAYER_ETHERNET)
 )
 
 // String returns "InfiniBand", "Ethernet" or "unspecified".
@@ -94,12 +99,12 @@ type PortState uint8
 // The states that verbs know (enum ibv_port_state). Only an active port, or
 // one that is active and deferred, carries data.
 const (
-	PortNop         PortState = 0
-	PortDown        PortState = 1
-	PortInit        PortState = 2
-	PortArmed       PortState = 3
-	PortActive      PortState = 4
-	PortActiveDefer PortState = 5
+	PortNop         = PortState(ibverbs.IBV_PORT_NOP)
+	PortDown        = PortState(ibverbs.IBV_PORT_DOWN)
+	PortInit        = PortState(ibverbs.IBV_PORT_INIT)
+	PortArmed       = PortState(ibverbs.IBV_PORT_ARMED)
+	PortActive      = PortState(ibverbs.IBV_PORT_ACTIVE)
+	PortActiveDefer = PortState(ibverbs.IBV_PORT_ACTIVE_DEFER)
 )
 
 // String returns the state as InfiniBand writes it, such as "ACTIVE".
@@ -144,9 +149,9 @@ type AtomicCap uint8
 
 // The levels that verbs know (enum ibv_atomic_cap).
 const (
-	AtomicNone   AtomicCap = 0 // there are none
-	AtomicHCA    AtomicCap = 1 // with those of the same device
-	AtomicGlobal AtomicCap = 2 // with the processor and other devices too
+	AtomicNone   = AtomicCap(ibverbs.IBV_ATOMIC_NONE) // there are none
+	AtomicHCA    = AtomicCap(ibverbs.IBV_ATOMIC_HCA)  // with those of the same device
+	AtomicGlobal = AtomicCap(ibverbs.IBV_ATOMIC_GLOB) // with the processor and other devices too
 )
 
 // String returns "none", "device" or "global".
@@ -304,19 +309,20 @@ type PCIAtomics struct {
 // DeviceCaps is a set of device capabilities, device_cap_flags_ex.
 type DeviceCaps uint64
 
-var deviceCapNames = map[int]string{
-	0: "RESIZE_MAX_WR", 1: "BAD_PKEY_CNTR", 2: "BAD_QKEY_CNTR", 3: "RAW_MULTI", 4: "AUTO_PATH_MIG",
-	5: "CHANGE_PHY_PORT", 6: "UD_AV_PORT_ENFORCE", 7: "CURR_QP_STATE_MOD", 8: "SHUTDOWN_PORT",
-	9: "INIT_TYPE", 10: "PORT_ACTIVE_EVENT", 11: "SYS_IMAGE_GUID", 12: "RC_RNR_NAK_GEN",
-	13: "SRQ_RESIZE", 14: "N_NOTIFY_CQ", 17: "MEM_WINDOW", 18: "UD_IP_CSUM", 20: "XRC",
-	21: "MEM_MGT_EXTENSIONS", 23: "MEM_WINDOW_TYPE_2A", 24: "MEM_WINDOW_TYPE_2B", 25: "RC_IP_CSUM",
-	26: "RAW_IP_CSUM", 29: "MANAGED_FLOW_STEERING", 34: "RAW_SCATTER_FCS", 36: "PCI_WRITE_END_PADDING",
-	41: "CC_DMA_BOUNCE",
-}
-
 // String returns the names of the bits joined by "|", those without a name as
 // one number.
-func (c DeviceCaps) String() string { return bitNames(uint64(c), deviceCapNames) }
+func (c DeviceCaps) String() string {
+	const high = math.MaxUint64 &^ math.MaxUint32 // macros, since an enum might not hold them
+	switch {
+	case c&high == 0:
+		return flagNames(ibverbs.DeviceCapFlags(c), "IBV_DEVICE_")
+	case c&^high == 0:
+		return bitNames(uint64(c), highCapNames)
+	}
+	return (c &^ high).String() + "|" + (c & high).String()
+}
+
+var highCapNames = map[int]string{34: "RAW_SCATTER_FCS", 36: "PCI_WRITE_END_PADDING", 41: "CC_DMA_BOUNCE"}
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (c DeviceCaps) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
@@ -324,38 +330,31 @@ func (c DeviceCaps) MarshalText() ([]byte, error) { return []byte(c.String()), n
 // PortCaps is a set of port capabilities, port_cap_flags.
 type PortCaps uint32
 
-var portCapNames = map[int]string{
-	1: "SM", 2: "NOTICE_SUP", 3: "TRAP_SUP", 4: "OPT_IPD_SUP", 5: "AUTO_MIGR_SUP", 6: "SL_MAP_SUP",
-	7: "MKEY_NVRAM", 8: "PKEY_NVRAM", 9: "LED_INFO_SUP", 11: "SYS_IMAGE_GUID_SUP",
-	12: "PKEY_SW_EXT_PORT_TRAP_SUP", 14: "EXTENDED_SPEEDS_SUP", 15: "CAP_MASK2_SUP", 16: "CM_SUP",
-	17: "SNMP_TUNNEL_SUP", 18: "REINIT_SUP", 19: "DEVICE_MGMT_SUP", 20: "VENDOR_CLASS_SUP",
-	21: "DR_NOTICE_SUP", 22: "CAP_MASK_NOTICE_SUP", 23: "BOOT_MGMT_SUP", 24: "LINK_LATENCY_SUP",
-	25: "CLIENT_REG_SUP", 26: "IP_BASED_GIDS",
-}
-
 // String returns the names of the bits joined by "|", those without a name as
 // one number.
-func (c PortCaps) String() string { return bitNames(uint64(c), portCapNames) }
+func (c PortCaps) String() string { return flagNames(ibverbs.PortCapFlags(c), "IBV_PORT_") }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (c PortCaps) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// bitNames writes a set of bits.
+// flagNames writes a set of the library's flags without their common prefix.
+func flagNames(set fmt.Stringer, prefix string) string {
+	if names := set.String(); names != "0" {
+		return strings.ReplaceAll(names, prefix, "")
+	}
+	return "none"
+}
+
+// bitNames writes a set of flags that have names by their bit.
 func bitNames(set uint64, names map[int]string) string {
 	if set == 0 {
 		return "none"
 	}
-	var parts []string
-	for bit := range 64 {
-		if name, ok := names[bit]; ok && set&(1<<bit) != 0 {
-			parts = append(parts, name)
-			set &^= 1 << bit
-		}
+	flags := make([]capi.FlagName, 0, len(names))
+	for _, bit := range slices.Sorted(maps.Keys(names)) {
+		flags = append(flags, capi.FlagName{Bits: 1 << bit, Name: names[bit]})
 	}
-	if set != 0 {
-		parts = append(parts, "0x"+strconv.FormatUint(set, 16))
-	}
-	return strings.Join(parts, "|")
+	return capi.FlagString(set, flags)
 }
 
 // clone returns a copy that shares nothing with d.

@@ -69,6 +69,7 @@ func TestFlagsAndEnumsShowWhatHasNoName(t *testing.T) {
 	for got, want := range map[string]string{
 		DeviceCaps(0).String():                     "none",
 		DeviceCaps(1<<20 | 1<<36 | 1<<50).String(): "XRC|PCI_WRITE_END_PADDING|0x4000000000000",
+		DeviceCaps(1 << 41).String():               "CC_DMA_BOUNCE",
 		PortCaps(1<<16 | 1).String():               "CM_SUP|0x1",
 		backend.Access(0).String():                 "LOCAL_READ",
 		backend.Access(1 | 2 | 1<<12).String():     "LOCAL_WRITE|REMOTE_WRITE|0x1000",

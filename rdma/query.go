@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -47,7 +48,7 @@ func deviceInfo(ex *ibverbs.DeviceAttrEx) DeviceInfo {
 		caps = DeviceCaps(a.DeviceCapFlags)
 	}
 	return DeviceInfo{
-		FWVersion:    cString(a.FwVer[:]),
+		FWVersion:    capi.GoString(a.FwVer[:]),
 		NodeGUID:     GUID(a.NodeGUID.Host()),
 		SysImageGUID: GUID(a.SysImageGUID.Host()),
 		VendorID:     a.VendorID,

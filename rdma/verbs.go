@@ -1,7 +1,6 @@
 package rdma
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"syscall"
@@ -61,9 +60,9 @@ func (library) devices() ([]*ibverbs.Device, func(), error) {
 
 func (library) identify(dev *ibverbs.Device) identity {
 	return identity{
-		name:      cString(dev.Name[:]),
-		uverbs:    cString(dev.DevName[:]),
-		sysfs:     sysfs(cString(dev.IbdevPath[:])),
+		name:      capi.GoString(dev.Name[:]),
+		uverbs:    capi.GoString(dev.DevName[:]),
+		sysfs:     sysfs(capi.GoString(dev.IbdevPath[:])),
 		node:      NodeType(dev.NodeType),
 		transport: Transport(dev.TransportType),
 	}
@@ -74,7 +73,7 @@ func (library) open(dev *ibverbs.Device) (*ibverbs.Context, error) {
 	if errors.Is(err, syscall.ENOENT) {
 		// The library was refused the device's file, searched /dev for another,
 		// and reports the end of that search. What it was refused for matters.
-		file, openErr := os.OpenFile("/dev/infiniband/"+cString(dev.DevName[:]), os.O_RDWR, 0)
+		file, openErr := os.OpenFile("/dev/infiniband/"+capi.GoString(dev.DevName[:]), os.O_RDWR, 0)
 		if openErr != nil {
 			return nil, openErr.(*os.PathError).Err
 		}
@@ -120,9 +119,3 @@ func (library) queryPKey(ctx *ibverbs.Context, port, index int) (uint16, error) 
 }
 
 func (library) compVectors(ctx *ibverbs.Context) int { return int(ibverbs.ContextNumCompVectors(ctx)) }
-
-// cString returns the text before the first NUL.
-func cString(b []byte) string {
-	text, _, _ := bytes.Cut(b, []byte{0})
-	return string(text)
-}

@@ -1,8 +1,9 @@
 package backend
 
 import (
-	"fmt"
 	"strings"
+
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
 // Access is what may be done to registered memory, as a set of bits with the
@@ -12,35 +13,18 @@ type Access uint32
 // The rights there are. AccessRemoteWrite and AccessRemoteAtomic need
 // AccessLocalWrite beside them.
 const (
-	AccessLocalWrite      Access = 1 << 0  // the own device may write: receive, read from a peer
-	AccessRemoteWrite     Access = 1 << 1  // a peer may write
-	AccessRemoteRead      Access = 1 << 2  // a peer may read
-	AccessRemoteAtomic    Access = 1 << 3  // a peer may use atomics
-	AccessMWBind          Access = 1 << 4  // memory windows may be bound
-	AccessZeroBased       Access = 1 << 5  // RDMA addresses count from 0 rather than follow the virtual ones
-	AccessOnDemand        Access = 1 << 6  // pages may come and go (ODP)
-	AccessHugeTLB         Access = 1 << 7  // with AccessOnDemand: all pages are huge
-	AccessFlushGlobal     Access = 1 << 8  // a peer may flush to global visibility
-	AccessFlushPersistent Access = 1 << 9  // a peer may flush to persistence
-	AccessRelaxedOrdering Access = 1 << 20 // the device's writes may pass each other; ignored where unknown
+	AccessLocalWrite      = Access(ibverbs.IBV_ACCESS_LOCAL_WRITE)      // the own device may write: receive, read from a peer
+	AccessRemoteWrite     = Access(ibverbs.IBV_ACCESS_REMOTE_WRITE)     // a peer may write
+	AccessRemoteRead      = Access(ibverbs.IBV_ACCESS_REMOTE_READ)      // a peer may read
+	AccessRemoteAtomic    = Access(ibverbs.IBV_ACCESS_REMOTE_ATOMIC)    // a peer may use atomics
+	AccessMWBind          = Access(ibverbs.IBV_ACCESS_MW_BIND)          // memory windows may be bound
+	AccessZeroBased       = Access(ibverbs.IBV_ACCESS_ZERO_BASED)       // RDMA addresses count from 0 rather than follow the virtual ones
+	AccessOnDemand        = Access(ibverbs.IBV_ACCESS_ON_DEMAND)        // pages may come and go (ODP)
+	AccessHugeTLB         = Access(ibverbs.IBV_ACCESS_HUGETLB)          // with AccessOnDemand: all pages are huge
+	AccessFlushGlobal     = Access(ibverbs.IBV_ACCESS_FLUSH_GLOBAL)     // a peer may flush to global visibility
+	AccessFlushPersistent = Access(ibverbs.IBV_ACCESS_FLUSH_PERSISTENT) // a peer may flush to persistence
+	AccessRelaxedOrdering = Access(ibverbs.IBV_ACCESS_RELAXED_ORDERING) // the device's writes may pass each other; ignored where unknown
 )
-
-var accessNames = []struct {
-	bit  Access
-	name string
-}{
-	{AccessLocalWrite, "LOCAL_WRITE"},
-	{AccessRemoteWrite, "REMOTE_WRITE"},
-	{AccessRemoteRead, "REMOTE_READ"},
-	{AccessRemoteAtomic, "REMOTE_ATOMIC"},
-	{AccessMWBind, "MW_BIND"},
-	{AccessZeroBased, "ZERO_BASED"},
-	{AccessOnDemand, "ON_DEMAND"},
-	{AccessHugeTLB, "HUGETLB"},
-	{AccessFlushGlobal, "FLUSH_GLOBAL"},
-	{AccessFlushPersistent, "FLUSH_PERSISTENT"},
-	{AccessRelaxedOrdering, "RELAXED_ORDERING"},
-}
 
 // String returns the names of the bits joined by "|", unknown ones as a
 // number, and "LOCAL_READ" if there are none.
@@ -48,15 +32,5 @@ func (a Access) String() string {
 	if a == 0 {
 		return "LOCAL_READ"
 	}
-	var names []string
-	for _, n := range accessNames {
-		if a&n.bit != 0 {
-			names = append(names, n.name)
-			a &^= n.bit
-		}
-	}
-	if a != 0 {
-		names = append(names, fmt.Sprintf("%#x", uint32(a)))
-	}
-	return strings.Join(names, "|")
+	return strings.ReplaceAll(ibverbs.AccessFlags(a).String(), "IBV_ACCESS_", "")
 }
