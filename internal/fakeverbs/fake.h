@@ -29,8 +29,11 @@ uint8_t *ring_qp(uint8_t *ring);
 uint8_t *ring_cq(uint8_t *ring);
 uint8_t *ring_qp_ex(uint8_t *ring);
 uint8_t *ring_cq_ex(uint8_t *ring);
+uint32_t *ring_head(uint8_t *ring);
+uint32_t *ring_tail(uint8_t *ring);
 void ring_answer(uint8_t *ring, int32_t result, int32_t error);
 double ring_post_loop(uint8_t *ring, uint8_t *wr, uint8_t *sge, int32_t n, int32_t fill, int64_t rounds);
+double ring_batch_loop(uint8_t *ring, uint8_t *sge, int32_t n, int64_t rounds);
 double ring_poll_loop(uint8_t *ring, uint8_t *wc, int32_t n, int64_t rounds);
 
 #endif

@@ -231,6 +231,9 @@ uint8_t *ring_cq(uint8_t *ring) { return (uint8_t *)&((struct ring *)ring)->cq; 
 uint8_t *ring_qp_ex(uint8_t *ring) { return (uint8_t *)&((struct ring *)ring)->qp; }
 uint8_t *ring_cq_ex(uint8_t *ring) { return (uint8_t *)&((struct ring *)ring)->cq; }
 
+uint32_t *ring_head(uint8_t *ring) { return &((struct ring *)ring)->head; }
+uint32_t *ring_tail(uint8_t *ring) { return &((struct ring *)ring)->tail; }
+
 void ring_answer(uint8_t *ring, int32_t result, int32_t error)
 {
 	((struct ring *)ring)->result = result;
@@ -268,6 +271,28 @@ double ring_post_loop(uint8_t *ring, uint8_t *wrs, uint8_t *sges, int32_t n, int
 			wr[i].wr.rdma.rkey = 9;
 		}
 		qp->context->ops.post_send(qp, wr, &bad);
+	}
+	return (now() - begin) / rounds;
+}
+
+double ring_batch_loop(uint8_t *ring, uint8_t *sges, int32_t n, int64_t rounds)
+{
+	struct ibv_qp_ex *qp = &((struct ring *)ring)->qp;
+	struct ibv_sge *sge = (void *)sges;
+	double begin = now();
+
+	for (int64_t k = 0; k < rounds; k++) {
+		qp->wr_start(qp);
+		for (int i = 0; i < n; i++) {
+			sge[i].addr = 4096 * i;
+			sge[i].length = 4096;
+			sge[i].lkey = 7;
+			qp->wr_id = i;
+			qp->wr_flags = IBV_SEND_SIGNALED;
+			qp->wr_rdma_write(qp, 9, 4096 * i);
+			qp->wr_set_sge(qp, sge[i].lkey, sge[i].addr, sge[i].length);
+		}
+		qp->wr_complete(qp);
 	}
 	return (now() - begin) / rounds;
 }
