@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,10 +25,10 @@ func FetchKernel(o Options) error {
 	if err != nil {
 		return err
 	}
-	name := o.KernelPackage
-	if name == "" {
-		name = DefaultKernelPackage
+	if err := needTools("unpacking the kernel", xzTool); err != nil { // before 70 MB are fetched
+		return err
 	}
+	name := o.kernelPackage()
 	return c.locked(func() error {
 		if err := c.fetchKernel(name); err != nil {
 			return err
@@ -142,8 +143,8 @@ type deb struct{ name, file string }
 // kernelPart matches the packages that a kernel is spread over.
 var kernelPart = regexp.MustCompile(`^linux-(image|binary|modules|modules-extra)-`)
 
-// resolve returns the package that has the kernel, behind any meta-packages, and
-// after it the other packages that are parts of it.
+// resolve returns the packages that the kernel is spread over, what a package
+// depends on before it: a meta-package comes last.
 func (a *apt) resolve(ctx context.Context, name string) ([]deb, error) {
 	var names []string
 	seen := map[string]bool{}
@@ -180,6 +181,9 @@ func (a *apt) resolve(ctx context.Context, name string) ([]deb, error) {
 	if len(debs) == 0 {
 		return nil, fmt.Errorf("%w: nothing to download for %s", errApt, name)
 	}
+	slices.SortFunc(debs, func(a, b deb) int {
+		return slices.Index(names, a.name) - slices.Index(names, b.name)
+	})
 	return debs, nil
 }
 

@@ -59,7 +59,7 @@ func vmlinux(image []byte) ([]byte, error) {
 		return nil, errors.New("bzImage payload cut short")
 	}
 	want := binary.LittleEndian.Uint32(payload[n:])
-	if format.tool != "gzip" {
+	if format.tool != gzipTool {
 		payload = payload[:n]
 	}
 	kernel, err := format.unpack(payload)

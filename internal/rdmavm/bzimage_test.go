@@ -64,9 +64,9 @@ func TestVmlinux(t *testing.T) {
 	kernel := append([]byte("\x7fELF"), bytes.Repeat([]byte("kernel"), 1000)...)
 	size := binary.LittleEndian.AppendUint32(nil, uint32(len(kernel)))
 	for _, c := range compressions {
-		t.Run(c.tool, func(t *testing.T) {
+		t.Run(c.tool.name, func(t *testing.T) {
 			payload := compress(t, &c, kernel)
-			if c.tool != "gzip" { // which has the size already
+			if c.tool != gzipTool { // which has the size already
 				payload = append(payload, size...)
 			}
 			got, err := vmlinux(bzImage(4, 64, payload))
@@ -95,7 +95,7 @@ func TestVmlinux(t *testing.T) {
 func compress(t *testing.T, c *compression, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if c.tool == "gzip" {
+	if c.tool == gzipTool {
 		w := gzip.NewWriter(&out)
 		if _, err := w.Write(data); err != nil {
 			t.Fatal(err)
@@ -105,8 +105,8 @@ func compress(t *testing.T, c *compression, data []byte) []byte {
 		}
 		return out.Bytes()
 	}
-	needTool(t, c.tool)
-	cmd := exec.Command(c.tool, "-c")
+	needTool(t, c.tool.name)
+	cmd := exec.Command(c.tool.name, "-c")
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(data), &out
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)

@@ -11,15 +11,14 @@ import (
 // unpacked by the distribution's tools: the standard library knows only gzip.
 type compression struct {
 	magic string
-	tool  string
+	tool  tool
 	args  []string
-	deb   string // the Debian package of the tool
 }
 
 var compressions = []compression{
-	{"\xfd7zXZ\x00", "xz", []string{"-dc"}, "xz-utils"},
-	{"\x28\xb5\x2f\xfd", "zstd", []string{"-dcq"}, "zstd"},
-	{"\x1f\x8b", "gzip", []string{"-dc"}, "gzip"},
+	{"\xfd7zXZ\x00", xzTool, []string{"-dc"}},
+	{"\x28\xb5\x2f\xfd", zstdTool, []string{"-dcq"}},
+	{"\x1f\x8b", gzipTool, []string{"-dc"}},
 }
 
 // compressionOf tells the format of data, nil for none that is known.
@@ -33,15 +32,14 @@ func compressionOf(data []byte) *compression {
 }
 
 func (c *compression) unpack(data []byte) ([]byte, error) {
-	tool, err := exec.LookPath(c.tool)
-	if err != nil {
-		return nil, missing("to unpack the kernel", c.tool, c.deb)
+	if err := needTools("unpacking the kernel", c.tool); err != nil {
+		return nil, err
 	}
 	var out, stderr bytes.Buffer
-	cmd := exec.Command(tool, c.args...)
+	cmd := exec.Command(c.tool.name, c.args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", c.tool, err, strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("%s: %w: %s", c.tool.name, err, strings.TrimSpace(stderr.String()))
 	}
 	return out.Bytes(), nil
 }

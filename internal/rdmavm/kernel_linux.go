@@ -22,10 +22,7 @@ func (k kernel) image() string { return filepath.Join(k.dir, "image") }
 // kernel returns the guest's kernel: the cached one of the package; else it gets
 // that package; else, where there is none to get, it takes the host's own kernel.
 func (c *cache) kernel(o *Options) (kernel, error) {
-	name := o.KernelPackage
-	if name == "" {
-		name = DefaultKernelPackage
-	}
+	name := o.kernelPackage()
 	if k, ok := c.cachedKernel(name); ok {
 		return k, nil
 	}

@@ -66,8 +66,8 @@ func newLauncher(t *testing.T) *launcher {
 	if os.Getenv("RDMAVM_GUEST") != "" {
 		rdmatest.Skip(t, "boots virtual machines, which are not nested: run this package on the host")
 	}
-	if _, err := exec.LookPath(qemuName); err != nil {
-		rdmatest.Skip(t, "needs "+qemuName+": "+installLine("qemu-system-x86"))
+	if err := needTools("this test", qemuTool); err != nil {
+		rdmatest.Skip(t, err.Error())
 	}
 	users, err := openCache()
 	if err != nil {

@@ -1,10 +1,10 @@
 package rdmavm
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -74,6 +74,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
+func (o *Options) kernelPackage() string { return cmp.Or(o.KernelPackage, DefaultKernelPackage) }
+
 // timeout is the program's limit, 0 for none. A test binary that is hung prints
 // its own traceback at -test.timeout, so it gets the time for that.
 func (o *Options) timeout(args []string) time.Duration {
@@ -99,21 +101,4 @@ func (o *Options) logf(format string, args ...any) {
 
 func notef(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "rdmavm: "+format+"\n", args...)
-}
-
-// A missingError is a tool that is not installed, and how to get it.
-type missingError struct{ purpose, tool, deb string }
-
-func missing(purpose, tool, deb string) error { return &missingError{purpose, tool, deb} }
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("%s, %s is needed; install it: %s", e.purpose, e.tool, installLine(e.deb))
-}
-
-func installLine(debs ...string) string {
-	line := "apt-get install -y --no-install-recommends " + strings.Join(debs, " ")
-	if os.Geteuid() != 0 {
-		line = "sudo " + line
-	}
-	return line
 }

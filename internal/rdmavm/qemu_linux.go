@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	qemuName = "qemu-system-x86_64"
 	portName = "rdmavm"
 	rootTag  = "hostroot"
 

@@ -46,11 +46,7 @@ func Run(o Options, argv []string) (status int, err error) {
 	if runtime.GOARCH != "amd64" {
 		return ExitFailure, fmt.Errorf("no usable RDMA device, and no guest for %s hosts: only amd64 has one", runtime.GOARCH)
 	}
-	qemu, err := exec.LookPath(qemuName)
-	if err != nil {
-		return ExitFailure, missing("to run programs in a virtual machine with Soft-RoCE", qemuName, "qemu-system-x86")
-	}
-	l, err := newLaunch(o, qemu, program, argv)
+	l, err := newLaunch(o, program, argv)
 	if err != nil {
 		return ExitFailure, err
 	}
@@ -86,16 +82,27 @@ type launch struct {
 	made    []string // folders that were made for the program, to be removed if it left them empty
 }
 
-func newLaunch(o Options, qemu, program string, argv []string) (*launch, error) {
-	l := &launch{options: o, qemu: qemu}
+func newLaunch(o Options, program string, argv []string) (*launch, error) {
+	l := &launch{options: o}
+	var err error
+	if l.cache, err = openCache(); err != nil {
+		return nil, err
+	}
+	tools := []tool{qemuTool}
+	if _, ok := l.cache.cachedKernel(o.kernelPackage()); !ok {
+		tools = append(tools, xzTool)
+	}
+	if err := needTools("a virtual machine with RDMA devices, since this host has none,", tools...); err != nil {
+		return nil, err
+	}
+	if l.qemu, err = exec.LookPath(qemuTool.name); err != nil {
+		return nil, err
+	}
 	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
 	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
-		return nil, err
-	}
-	if l.cache, err = openCache(); err != nil {
 		return nil, err
 	}
 	if l.kernel, err = l.cache.kernel(&l.options); err != nil {
