@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/handle"
@@ -21,6 +22,7 @@ type Device struct {
 	cfg    Config     // resolved: 0 is 0
 	info   DeviceInfo // as of opening
 	logger *slog.Logger
+	hub    *eventHub
 
 	mu      sync.Mutex
 	domains map[string]*Domain // by name, without those that are closed
@@ -52,12 +54,15 @@ func newDevice(v verbs, ctx *ibverbs.Context, id identity, be backend.Backend, c
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{ctx: ctx, verbs: v, id: id, be: be, cfg: resolved, info: info, logger: resolved.Logger}
+	hub := newEventHub(ctx, id.name, resolved.Logger)
+	d := &Device{ctx: ctx, verbs: v, id: id, be: be, cfg: resolved, info: info, logger: resolved.Logger, hub: hub}
 	d.h = handle.New(handle.Spec{
-		Kind:    "Device",
-		Name:    id.name,
-		Log:     resolved.Logger,
-		Destroy: func() error { return opError("close_device", id.name, v.close(ctx)) },
+		Kind: "Device",
+		Name: id.name,
+		Log:  resolved.Logger,
+		Destroy: func() error {
+			return errors.Join(hub.close(), opError("close_device", id.name, v.close(ctx)))
+		},
 	})
 	handle.Guard(d, d.h)
 	return d, nil
@@ -114,7 +119,11 @@ func (d *Device) queryPort(number int) (PortInfo, error) {
 // Implements:
 //
 //	int ibv_close_device(struct ibv_context *context)
-func (d *Device) Close() error { return d.h.Close() }
+func (d *Device) Close() error {
+	err := d.h.Close()
+	runtime.KeepAlive(d) // else the guard could take it for leaked
+	return err
+}
 
 // acquire holds the device for the length of a call to C; release ends that.
 func (d *Device) acquire(op string) (*ibverbs.Context, error) {

@@ -1,0 +1,374 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Batch collects send requests of a queue pair and posts them in one call.
+// The methods that add one return the batch, so that they can be chained; the
+// first mistake is kept, adds after it do nothing, and Post returns it as a
+// *[RequestError].
+//
+// Each request has a token, which comes back in its [WC]. The memory of a view
+// stays registered from Post until the request is reported, also if it is
+// closed meanwhile.
+//
+// A batch is for one goroutine at a time. Several batches of one queue pair
+// may be filled and posted concurrently; their requests are posted whole
+// batches one after the other unless the queue is full. A batch that is kept
+// and filled again allocates nothing.
+type Batch struct {
+	qp   *QP
+	reqs requests
+	err  error
+}
+
+// Batch returns an empty batch.
+func (qp *QP) Batch() *Batch { return &Batch{qp: qp} }
+
+// Write adds a write of view into the beginning of remote, which is at least as
+// large.
+func (b *Batch) Write(view View, remote Remote, token uint64) *Batch {
+	return b.write(OpWrite, view, remote, 0, token)
+}
+
+// WriteImm adds a write that also uses up a receive of the peer, to report
+// that it has ended and imm.
+func (b *Batch) WriteImm(view View, remote Remote, imm uint32, token uint64) *Batch {
+	return b.write(OpWriteImm, view, remote, imm, token)
+}
+
+// WriteV adds a write of several views, one after the other, into remote.
+func (b *Batch) WriteV(views []View, remote Remote, token uint64) *Batch {
+	size, ok := totalSize(views)
+	if !ok {
+		return b.fail(OpWrite, errViewsOverflow)
+	}
+	return b.add(OpWrite, token, size, remote, views...)
+}
+
+// WriteInline adds a write of data, which travels in the request itself: it is
+// copied, needs no registration, and is free for reuse at once. It may be as
+// long as the queue pair's MaxInline.
+func (b *Batch) WriteInline(data []byte, remote Remote, token uint64) *Batch {
+	return b.addInline(OpWrite, data, remote, token)
+}
+
+// Read adds a read of all of remote into the beginning of view, which is at
+// least as large.
+func (b *Batch) Read(view View, remote Remote, token uint64) *Batch {
+	if b.err == nil && view.size < remote.Size {
+		return b.fail(OpRead, errTooSmall("the view", view.size, remote.Size))
+	}
+	return b.add(OpRead, token, remote.Size, remote, view)
+}
+
+// ReadV adds a read of all of remote into several views, one after the other.
+func (b *Batch) ReadV(views []View, remote Remote, token uint64) *Batch {
+	size, ok := totalSize(views)
+	if !ok {
+		return b.fail(OpRead, errViewsOverflow)
+	}
+	if b.err == nil && size < remote.Size {
+		return b.fail(OpRead, errTooSmall("the views", size, remote.Size))
+	}
+	return b.add(OpRead, token, remote.Size, remote, views...)
+}
+
+// Send adds a message that the peer receives by a posted receive, which must
+// be as large.
+func (b *Batch) Send(view View, token uint64) *Batch {
+	return b.send(OpSend, view, 0, token)
+}
+
+// SendImm adds a message that carries imm beside its bytes.
+func (b *Batch) SendImm(view View, imm uint32, token uint64) *Batch {
+	return b.send(OpSendImm, view, imm, token)
+}
+
+// SendV adds a message of several views, one after the other.
+func (b *Batch) SendV(views []View, token uint64) *Batch {
+	size, ok := totalSize(views)
+	if !ok {
+		return b.fail(OpSend, errViewsOverflow)
+	}
+	return b.add(OpSend, token, size, Remote{Size: size}, views...)
+}
+
+// SendInline adds a message that travels in the request itself, see WriteInline.
+func (b *Batch) SendInline(data []byte, token uint64) *Batch {
+	return b.addInline(OpSend, data, Remote{Size: uint64(len(data))}, token)
+}
+
+// FetchAdd adds an atomic addition of add to the 64-bit number at remote, whose
+// value before is stored in view. Both have 8 bytes, in the byte order of the
+// host, and remote's address is a multiple of 8.
+func (b *Batch) FetchAdd(view View, remote Remote, add, token uint64) *Batch {
+	return b.atomic(OpFetchAdd, view, remote, add, 0, token)
+}
+
+// CompareSwap adds an atomic replacement of the 64-bit number at remote by
+// swap, if it is equal to compare. Its value before is stored in view. Sizes
+// are as for FetchAdd.
+func (b *Batch) CompareSwap(view View, remote Remote, compare, swap, token uint64) *Batch {
+	return b.atomic(OpCompareSwap, view, remote, compare, swap, token)
+}
+
+// Len returns how many requests are in the batch.
+func (b *Batch) Len() int { return b.reqs.len() }
+
+// Reset empties the batch, and forgets the mistake in it.
+func (b *Batch) Reset() {
+	b.reqs.reset()
+	b.err = nil
+}
+
+// Post hands the requests to the device, in order and in one call, and returns
+// how many it accepted. Those leave the batch, the rest stays in it. The error
+// is nil if and only if all were accepted, and wraps ErrQueueFull if there was
+// no room for the rest. Post does not wait.
+//
+// The device reports them in the order of posting. With Config.SignalInterval
+// it does so at every n-th request and at the last of each Post; every request
+// is reported all the same.
+//
+// Implements:
+//
+//	int ibv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+func (b *Batch) Post() (int, error) {
+	q := b.qp.q
+	if q.private != nil {
+		return 0, opError("post_send", q.device, errDriven)
+	}
+	return b.post()
+}
+
+// PostWait is Post that waits for room in the queue until all requests are
+// accepted or ctx ends. Somebody must poll the completion queue meanwhile.
+func (b *Batch) PostWait(ctx context.Context) (int, error) {
+	q := b.qp.q
+	if q.private != nil {
+		return 0, opError("post_send", q.device, errDriven)
+	}
+	return b.postWait(ctx)
+}
+
+func (b *Batch) post() (int, error) {
+	if b.err != nil || b.reqs.len() == 0 {
+		return 0, b.err
+	}
+	q := b.qp.q
+	if err := q.acquire("post_send"); err != nil {
+		return 0, err
+	}
+	defer b.qp.release()
+	n, err := q.sq.post(&b.reqs)
+	b.reqs.drop(n)
+	return n, err
+}
+
+func (b *Batch) postWait(ctx context.Context) (int, error) {
+	return b.qp.q.postWait(ctx, &b.qp.q.sq.workQueue, b.post)
+}
+
+// postWait calls post until it accepts everything or fails for another reason
+// than a full queue.
+func (q *queuePair) postWait(ctx context.Context, wq *workQueue, post func() (int, error)) (total int, err error) {
+	for {
+		freed := wq.freed.changed()
+		n, err := post()
+		total += n
+		if !errors.Is(err, ErrQueueFull) {
+			return total, err
+		}
+		if q.private != nil { // nobody else looks before the next event
+			wq.cq.collect()
+		}
+		select {
+		case <-freed:
+		case <-q.h.Closed():
+		case <-q.broken:
+			return total, q.reason
+		case <-ctx.Done():
+			return total, fmt.Errorf("rdma: waiting for room in a queue of %s QP %#x: %w", q.device, q.num, ctx.Err())
+		}
+	}
+}
+
+// RecvBatch collects receives of a queue pair and posts them in one call, as
+// [Batch] does for send requests. Each takes one message, or one write with
+// immediate data.
+type RecvBatch struct {
+	qp   *QP
+	reqs requests
+	err  error
+}
+
+// RecvBatch returns an empty batch of receives.
+func (qp *QP) RecvBatch() *RecvBatch { return &RecvBatch{qp: qp} }
+
+// Recv adds a receive into view, which needs local write access.
+func (b *RecvBatch) Recv(view View, token uint64) *RecvBatch {
+	return b.add(token, view.size, view)
+}
+
+// RecvV adds a receive into several views, one after the other. None at all
+// takes an empty message or a write with immediate data.
+func (b *RecvBatch) RecvV(views []View, token uint64) *RecvBatch {
+	size, ok := totalSize(views)
+	if !ok && b.err == nil {
+		b.err = &RequestError{Index: b.reqs.len(), Opcode: OpRecv, Err: errViewsOverflow}
+	}
+	return b.add(token, size, views...)
+}
+
+// Len returns how many receives are in the batch.
+func (b *RecvBatch) Len() int { return b.reqs.len() }
+
+// Reset empties the batch, and forgets the mistake in it.
+func (b *RecvBatch) Reset() {
+	b.reqs.reset()
+	b.err = nil
+}
+
+// Post hands the receives to the device, as [Batch.Post] does. Receives can be
+// posted as soon as the queue pair exists.
+//
+// Implements:
+//
+//	int ibv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+func (b *RecvBatch) Post() (int, error) {
+	q := b.qp.q
+	if q.private != nil {
+		return 0, opError("post_recv", q.device, errDriven)
+	}
+	return b.post()
+}
+
+// PostWait is Post that waits for room in the queue until all receives are
+// accepted or ctx ends. Somebody must poll the completion queue meanwhile.
+func (b *RecvBatch) PostWait(ctx context.Context) (int, error) {
+	q := b.qp.q
+	if q.private != nil {
+		return 0, opError("post_recv", q.device, errDriven)
+	}
+	return q.postWait(ctx, &q.rq.workQueue, b.post)
+}
+
+func (b *RecvBatch) post() (int, error) {
+	if b.err != nil || b.reqs.len() == 0 {
+		return 0, b.err
+	}
+	q := b.qp.q
+	if err := q.acquire("post_recv"); err != nil {
+		return 0, err
+	}
+	defer b.qp.release()
+	n, err := q.rq.post(&b.reqs)
+	b.reqs.drop(n)
+	return n, err
+}
+
+func (b *RecvBatch) add(token, size uint64, views ...View) *RecvBatch {
+	if b.err != nil {
+		return b
+	}
+	b.reqs.begin(OpRecv, token)
+	if err := b.reqs.attach(b.qp.q, b.qp.q.rq.maxSGE, size, views...); err != nil {
+		b.reqs.undo()
+		b.err = &RequestError{Index: b.reqs.len(), Opcode: OpRecv, Err: err}
+	}
+	return b
+}
+
+var (
+	errDriven        = errors.New("the library drives this queue pair, which has no CQ of the caller: use its Start methods")
+	errViewsOverflow = errors.New("the sizes of the views add up to more than 2⁶⁴")
+)
+
+func errTooSmall(what string, have, want uint64) error {
+	return fmt.Errorf("%s has %d bytes, %d are needed", what, have, want)
+}
+
+// fail keeps the first mistake.
+func (b *Batch) fail(code Opcode, err error) *Batch {
+	if b.err == nil {
+		b.err = &RequestError{Index: b.reqs.len(), Opcode: code, Err: err}
+	}
+	return b
+}
+
+func (b *Batch) write(code Opcode, view View, remote Remote, imm uint32, token uint64) *Batch {
+	return b.add(code, token, view.size, remote, view).withImm(imm)
+}
+
+func (b *Batch) send(code Opcode, view View, imm uint32, token uint64) *Batch {
+	return b.add(code, token, view.size, Remote{Size: view.size}, view).withImm(imm)
+}
+
+func (b *Batch) withImm(imm uint32) *Batch {
+	if b.err == nil {
+		b.reqs.list[len(b.reqs.list)-1].imm = imm
+	}
+	return b
+}
+
+// add adds a request that moves size bytes between views and remote.
+func (b *Batch) add(code Opcode, token, size uint64, remote Remote, views ...View) *Batch {
+	if b.err != nil {
+		return b
+	}
+	q := b.qp.q
+	if size > remote.Size {
+		return b.fail(code, errTooSmall("the remote memory", remote.Size, size))
+	}
+	r := b.reqs.begin(code, token)
+	r.remote, r.rkey = remote.Addr, remote.RKey
+	err := b.reqs.attach(q, q.sq.maxSGE, size, views...)
+	if err == nil && size > uint64(q.cfg.MaxMessage) {
+		err = fmt.Errorf("%d bytes, a request moves at most %d", size, q.cfg.MaxMessage)
+	}
+	if err != nil {
+		b.reqs.undo()
+		return b.fail(code, err)
+	}
+	return b
+}
+
+func (b *Batch) addInline(code Opcode, data []byte, remote Remote, token uint64) *Batch {
+	if b.err != nil {
+		return b
+	}
+	if size := uint64(len(data)); size > remote.Size {
+		return b.fail(code, errTooSmall("the remote memory", remote.Size, size))
+	}
+	r := b.reqs.begin(code, token)
+	r.remote, r.rkey = remote.Addr, remote.RKey
+	if err := b.reqs.attachInline(data, b.qp.q.sq.maxInline); err != nil {
+		b.reqs.undo()
+		return b.fail(code, err)
+	}
+	return b
+}
+
+// atomicSize is the only size of number that atomics work on.
+const atomicSize = 8
+
+func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, token uint64) *Batch {
+	switch {
+	case b.err != nil:
+		return b
+	case view.size != atomicSize || remote.Size != atomicSize:
+		return b.fail(code, fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", view.size, remote.Size, atomicSize))
+	case remote.Addr%atomicSize != 0:
+		return b.fail(code, fmt.Errorf("the remote address %#x is not a multiple of %d", remote.Addr, atomicSize))
+	}
+	b.add(code, token, atomicSize, remote, view)
+	if b.err == nil {
+		r := &b.reqs.list[len(b.reqs.list)-1]
+		r.operand, r.swap = operand, swap
+	}
+	return b
+}

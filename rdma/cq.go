@@ -1,0 +1,430 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// CQConfig holds the settings of a completion queue.
+type CQConfig struct {
+	// Depth is how many completions the queue holds. It must be at least the
+	// sum of the depths of the queues that report to it: when a queue pair
+	// fails, each of its requests completes. Default 1024, at most the device's
+	// MaxCQE.
+	Depth int
+
+	// Vector is the device's completion vector, which is an interrupt, that
+	// announces completions to waiters. Up to the device's NumCompVectors − 1.
+	Vector int
+}
+
+// defaultCQDepth holds the completions of one queue pair of default depth.
+const defaultCQDepth = 1024
+
+// resolve returns the configuration that applies to a device.
+func (cfg *CQConfig) resolve(info *DeviceInfo) (CQConfig, error) {
+	if cfg == nil {
+		cfg = new(CQConfig)
+	}
+	c := CQConfig{Depth: min(defaultCQDepth, info.MaxCQE)}
+	r := resolver{device: info.Name}
+	r.number("Depth", &c.Depth, cfg.Depth, 1, info.MaxCQE, "the device's MaxCQE")
+	r.number("Vector", &c.Vector, cfg.Vector, 0, max(info.NumCompVectors-1, 0), "the device's completion vectors")
+	return c, r.err
+}
+
+// CQ is a completion queue: where the device reports that requests have ended.
+//
+// Its methods are safe for concurrent use. A CQ that queue pairs report to can
+// be closed at any time; it ends with the last of them.
+type CQ struct{ c *completionQueue }
+
+// CreateCQ makes a completion queue for any number of queue pairs of the
+// device. A nil cfg takes the defaults.
+//
+// Implements:
+//
+//	struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
+//		void *cq_context, struct ibv_comp_channel *channel, int comp_vector);
+func (d *Device) CreateCQ(cfg *CQConfig) (*CQ, error) {
+	if _, err := d.acquire("create_cq"); err != nil {
+		return nil, err
+	}
+	defer d.release()
+	c, err := d.newCompletionQueue(cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	cq := &CQ{c}
+	handle.Guard(cq, c.h)
+	return cq, nil
+}
+
+// Depth returns how many completions the queue holds, which may be more than
+// was asked for.
+func (cq *CQ) Depth() int { return cq.c.depth }
+
+// Poll fills wcs with completions that are there and returns how many, 0 if
+// there are none. It does not wait. Completions of one queue come in the order
+// in which its requests were posted; fewer than len(wcs) does not mean that
+// there are no more.
+//
+// Implements:
+//
+//	int ibv_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
+func (cq *CQ) Poll(wcs []WC) (int, error) { return cq.c.poll(wcs, false) }
+
+// Wait is Poll that waits for the first completion. It returns an error that
+// wraps ctx.Err() when ctx ends before one came, os.ErrClosed when the queue is
+// closed, and an [*EventError] when a queue pair, the queue or the device broke
+// down so that completions may never come; for a queue pair, one call returns
+// that, and the queue remains usable.
+//
+// Waiting parks the goroutine, not a thread.
+func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	if len(wcs) == 0 {
+		return 0, cq.c.error(errors.New("no room for a completion"))
+	}
+	for {
+		ready := cq.c.ready.changed()
+		n, err := cq.c.poll(wcs, true)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		select {
+		case <-ready:
+		case <-cq.c.h.Closed():
+		case <-ctx.Done():
+			return 0, fmt.Errorf("rdma: waiting for a completion on %s: %w", cq.c.device, ctx.Err())
+		}
+	}
+}
+
+// Close ends the queue, at the latest when the queue pairs that report to it
+// have ended. Waiters return os.ErrClosed. Closing again does nothing.
+//
+// Implements:
+//
+//	int ibv_destroy_cq(struct ibv_cq *cq);
+func (cq *CQ) Close() error { return opError("destroy_cq", cq.c.device, cq.c.h.Close()) }
+
+// completionQueue is the inner side of a CQ, which the dispatcher and queue
+// pairs hold.
+type completionQueue struct {
+	h      *handle.Handle
+	hub    *eventHub
+	device string
+	log    *slog.Logger
+	depth  int
+	ready  notifier // something came, or will never come
+
+	// private tells that the requests are operations, which the library ends
+	// itself, instead of reports to the user.
+	private bool
+
+	mu        sync.Mutex
+	raw       *ibverbs.CQ  // nil once it is about to be destroyed
+	arena     *capi.Arena  // holds wcs
+	wcs       []ibverbs.WC // as the device wrote them; those in [next, got) are to be reported
+	next, got int
+	queues    []*workQueue // by the number in their wr_ids
+	attached  uint8        // how many queues ever were, modulo 2⁸
+	promised  int          // the sum of their depths
+	backlog   []WC         // found while a queue pair was closed
+	alarms    []error      // breakdowns that no waiter has heard of
+	broken    error        // the breakdown after which nothing comes
+
+	stale atomic.Uint64 // completions of requests that were not in flight
+}
+
+// pollBatch is how many completions one crossing fetches at most.
+const pollBatch = 64
+
+// newCompletionQueue makes a queue whose handle has the device's as parent. The
+// caller holds the device.
+func (d *Device) newCompletionQueue(cfg *CQConfig, private bool) (*completionQueue, error) {
+	resolved, err := cfg.resolve(&d.info)
+	if err != nil {
+		return nil, err
+	}
+	channel, err := d.hub.channel()
+	if err != nil {
+		return nil, opError("create_comp_channel", d.Name(), err)
+	}
+	arena, err := capi.NewArena(pollBatch * sizeofWC)
+	if err != nil {
+		return nil, opError("create_cq", d.Name(), err)
+	}
+	wcs, err := capi.Make[ibverbs.WC](arena, pollBatch)
+	if err != nil {
+		arena.Close()
+		return nil, opError("create_cq", d.Name(), err)
+	}
+	raw, err := ibverbs.CreateCQ(d.ctx, int32(resolved.Depth), 0, channel, int32(resolved.Vector))
+	if err != nil {
+		arena.Close()
+		return nil, opError("create_cq", d.Name(), err)
+	}
+	c := &completionQueue{
+		hub: d.hub, device: d.Name(), log: d.cfg.Logger, depth: int(ibverbs.CQDepth(raw)),
+		private: private, raw: raw, arena: arena, wcs: wcs,
+	}
+	d.hub.addCQ(capi.PtrTo(raw), c)
+	c.h = handle.New(handle.Spec{
+		Kind: "CQ", Name: c.device, Log: c.log, Parents: []*handle.Handle{d.h},
+		Destroy: c.destroy,
+	})
+	return c, nil
+}
+
+// destroy ends the C object. Nothing reports to the queue any more.
+func (c *completionQueue) destroy() error {
+	c.mu.Lock()
+	raw := c.raw
+	c.raw = nil
+	c.mu.Unlock()
+	// Waits until the dispatcher has acknowledged the events of this queue.
+	ptr := capi.PtrTo(raw)
+	if err := ibverbs.DestroyCQ(raw); err != nil {
+		return err
+	}
+	c.hub.removeCQ(ptr, c)
+	return c.arena.Close()
+}
+
+// error says where err happened.
+func (c *completionQueue) error(err error) error { return opError("poll_cq", c.device, err) }
+
+// poll fills out with reports. With arm it also looks for breakdowns, and if
+// there is nothing at all, the next completion will make c.ready wake.
+func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.raw == nil || c.h.IsClosed() {
+		return 0, c.error(os.ErrClosed)
+	}
+	n, err := c.report(out)
+	if n > 0 || err != nil || !arm {
+		return n, err
+	}
+	// A completion between the last look and arming raises no event.
+	if err := ibverbs.ReqNotifyCQ(c.raw, 0); err != nil {
+		return 0, opError("req_notify_cq", c.device, err)
+	}
+	if n, err = c.report(out); n > 0 || err != nil {
+		return n, err
+	}
+	if len(c.alarms) > 0 {
+		err = c.alarms[0]
+		c.alarms = c.alarms[1:]
+		return 0, err
+	}
+	return 0, c.broken
+}
+
+// collect ends or stores everything that has completed, and arms the queue, so
+// that c.ready wakes when there is more.
+func (c *completionQueue) collect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.raw == nil {
+		return
+	}
+	err := c.collectLocked()
+	if err == nil {
+		err = opError("req_notify_cq", c.device, ibverbs.ReqNotifyCQ(c.raw, 0))
+	}
+	if err == nil {
+		err = c.collectLocked()
+	}
+	if err != nil && c.broken == nil {
+		c.breakDown(err)
+	}
+}
+
+func (c *completionQueue) collectLocked() error {
+	var wcs [16]WC
+	for {
+		n, err := c.fetch(wcs[:])
+		c.keep(wcs[:n])
+		if n < len(wcs) || err != nil {
+			return err
+		}
+	}
+}
+
+// keep passes reports to whom they are for: operations, or whoever polls next.
+func (c *completionQueue) keep(wcs []WC) {
+	if !c.private {
+		c.backlog = append(c.backlog, wcs...)
+		return
+	}
+	for i := range wcs {
+		wcs[i].op.finish(&wcs[i])
+	}
+}
+
+// report fills out from the backlog first, and then from the device.
+func (c *completionQueue) report(out []WC) (int, error) {
+	kept := 0
+	if len(c.backlog) > 0 {
+		kept = copy(out, c.backlog)
+		if c.backlog = c.backlog[kept:]; len(c.backlog) == 0 {
+			c.backlog = nil
+		}
+	}
+	n, err := c.fetch(out[kept:])
+	return kept + n, err
+}
+
+// fetch fills out with what the device reports.
+func (c *completionQueue) fetch(out []WC) (n int, err error) {
+	for more := true; n < len(out); {
+		if c.next == c.got {
+			if !more {
+				break
+			}
+			want := min(len(out)-n, len(c.wcs))
+			got, err := ibverbs.PollCQ(c.raw, int32(want), &c.wcs[0])
+			if err != nil {
+				return n, c.error(err)
+			}
+			c.next, c.got = 0, int(got)
+			more = c.got == want // else the queue is empty, and another look costs
+			continue
+		}
+		n += c.reportOne(out[n:])
+	}
+	return n, nil
+}
+
+// reportOne fills out from the device's next completion. It stands for itself
+// and for the requests before it that asked for none. If out is too small for
+// all of them, the rest is reported next time.
+func (c *completionQueue) reportOne(out []WC) (n int) {
+	raw := &c.wcs[c.next]
+	wq := c.find(raw.WRID)
+	if wq == nil {
+		c.next++
+		if c.stale.Add(1) == 1 {
+			c.log.Warn("rdma: a completion belongs to no request in flight", "device", c.device, "wr_id", raw.WRID)
+		}
+		return 0
+	}
+	for last := uint32(raw.WRID); n < len(out); {
+		counter := wq.tail.Load()
+		wc := &out[n]
+		n++
+		wq.describe(counter, wc)
+		if counter == last {
+			wq.complete(wc, raw)
+			c.next++
+		}
+		wq.retire()
+		if counter == last {
+			break
+		}
+	}
+	wq.freed.wake()
+	return n
+}
+
+// find returns the queue whose request has that wr_id, nil if none has.
+func (c *completionQueue) find(wrID uint64) *workQueue {
+	if i := wrID >> 32 & 0xffffff; i < uint64(len(c.queues)) {
+		if wq := c.queues[i]; wq != nil && wq.id == wrID>>32 && wq.holds(uint32(wrID)) {
+			return wq
+		}
+	}
+	return nil
+}
+
+// attach makes wq report to c. Its depth must fit beside those of the others.
+func (c *completionQueue) attach(wq *workQueue) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	depth := int(wq.depth)
+	if c.promised+depth > c.depth {
+		return fmt.Errorf("the completion queue has room for %d requests, of which %d belong to other queues; %d more do not fit",
+			c.depth, c.promised, depth)
+	}
+	i := 0
+	for i < len(c.queues) && c.queues[i] != nil {
+		i++
+	}
+	if i > 0xffffff {
+		return fmt.Errorf("%d queues report to the completion queue already", i)
+	}
+	if i == len(c.queues) {
+		c.queues = append(c.queues, nil)
+	}
+	c.queues[i] = wq
+	c.promised += depth
+	c.attached++
+	wq.cq, wq.id = c, uint64(c.attached)<<24|uint64(i)
+	return nil
+}
+
+// detach ends what attach began. Requests that the device has not reported are
+// reported as flushed: the queue pair is gone, so they never will be.
+func (c *completionQueue) detach(wq *workQueue) {
+	c.mu.Lock()
+	for wq.inFlight() > 0 {
+		var wc [1]WC
+		wq.describe(wq.tail.Load(), &wc[0])
+		wc[0].Status = WCWRFlushErr
+		wq.qp.noteFailure(&wc[0])
+		c.keep(wc[:])
+		wq.retire()
+	}
+	c.queues[wq.id&0xffffff] = nil
+	c.promised -= int(wq.depth)
+	c.mu.Unlock()
+	wq.freed.wake()
+	c.ready.wake()
+}
+
+// onEvent is called by the dispatcher when a completion came while c was armed.
+func (c *completionQueue) onEvent() {
+	if c.private {
+		c.collect()
+	}
+	c.ready.wake()
+}
+
+// alarm tells one waiter that something broke down, of which no completion
+// will tell.
+func (c *completionQueue) alarm(err error) {
+	c.mu.Lock()
+	c.alarms = append(c.alarms, err)
+	c.mu.Unlock()
+	c.ready.wake()
+}
+
+// fail tells all waiters, now and later, that nothing will come.
+func (c *completionQueue) fail(err error) {
+	c.mu.Lock()
+	c.breakDown(err)
+	c.mu.Unlock()
+}
+
+func (c *completionQueue) breakDown(err error) {
+	if c.broken == nil {
+		c.broken = err
+	}
+	for _, wq := range c.queues {
+		if wq != nil {
+			wq.qp.breakDown(err)
+		}
+	}
+	c.ready.wake()
+}

@@ -1,0 +1,272 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// EventType is what happened to a device, with the values of enum
+// ibv_event_type.
+type EventType uint32
+
+// The events there are.
+const (
+	EventCQErr             EventType = 0  // a completion queue overflowed or broke
+	EventQPFatal           EventType = 1  // a queue pair failed without a completion to tell
+	EventQPReqErr          EventType = 2  // a peer sent what it must not
+	EventQPAccessErr       EventType = 3  // a peer touched memory that it must not
+	EventCommEst           EventType = 4  // a message came in state RTR
+	EventSQDrained         EventType = 5  // the send queue is drained, in state SQD
+	EventPathMig           EventType = 6  // the connection moved to the alternate path
+	EventPathMigErr        EventType = 7  // and could not
+	EventDeviceFatal       EventType = 8  // the device failed, or is being removed
+	EventPortActive        EventType = 9  // the link came up
+	EventPortErr           EventType = 10 // the link went down
+	EventLIDChange         EventType = 11
+	EventPKeyChange        EventType = 12
+	EventSMChange          EventType = 13
+	EventSRQErr            EventType = 14
+	EventSRQLimitReached   EventType = 15
+	EventQPLastWQEReached  EventType = 16
+	EventClientReregister  EventType = 17
+	EventGIDChange         EventType = 18
+	EventWQFatal           EventType = 19
+	EventDeviceSpeedChange EventType = 20
+)
+
+// String returns the name without prefix, such as "PORT_ACTIVE".
+func (t EventType) String() string { return flagNames(ibverbs.EventType(t), "IBV_EVENT_") }
+
+// isQP tells whether the event is about one queue pair.
+func (t EventType) isQP() bool {
+	return t >= EventQPFatal && t <= EventPathMigErr || t == EventQPLastWQEReached
+}
+
+// isPort tells whether the event is about one port.
+func (t EventType) isPort() bool {
+	return t >= EventPortActive && t <= EventSMChange || t == EventClientReregister || t == EventGIDChange ||
+		t == EventDeviceSpeedChange
+}
+
+// Event is something that happened to a device on its own.
+type Event struct {
+	Type EventType
+	Port int    // the port, if the event is about one
+	QPN  uint32 // the number of the queue pair, if it is about one
+
+	// Missed is how many events were dropped between the one before and this
+	// one, since the reader was too slow.
+	Missed int
+}
+
+// String returns text such as "PORT_ERR on port 1".
+func (e Event) String() string {
+	switch {
+	case e.Port != 0:
+		return fmt.Sprintf("%s on port %d", e.Type, e.Port)
+	case e.QPN != 0:
+		return fmt.Sprintf("%s on QP %#x", e.Type, e.QPN)
+	}
+	return e.Type.String()
+}
+
+// EventError is a breakdown that an event told of.
+type EventError struct {
+	Device string
+	Event  Event
+}
+
+// Error returns text such as "rdma: rxe0: QP_FATAL on QP 0x11".
+func (e *EventError) Error() string { return "rdma: " + e.Device + ": " + e.Event.String() }
+
+// EventReader gets the events of a device from the moment it was made. Its
+// methods are safe for concurrent use; each event goes to one caller of Next.
+type EventReader struct {
+	hub          *eventHub // and not the device, which may be forgotten before the reader
+	ready        notifier
+	closed       chan struct{}
+	deviceClosed <-chan struct{}
+
+	mu     sync.Mutex
+	events []Event
+	missed int
+	once   sync.Once
+}
+
+// eventBacklog is how many events a reader holds that does not read.
+const eventBacklog = 256
+
+// Events returns a reader of what happens to the device from now on: ports
+// that go up and down, addresses that change, queue pairs and devices that
+// fail. Any number of readers get all events each. A reader that does not read
+// loses the newest, and is told how many; it holds up nobody.
+//
+// Implements:
+//
+//	int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
+//	void ibv_ack_async_event(struct ibv_async_event *event);
+func (d *Device) Events() (*EventReader, error) {
+	if _, err := d.acquire("get_async_event"); err != nil {
+		return nil, err
+	}
+	defer d.release()
+	r := &EventReader{hub: d.hub, closed: make(chan struct{}), deviceClosed: d.h.Closed()}
+	if err := d.hub.addReader(r); err != nil {
+		return nil, opError("get_async_event", d.Name(), err)
+	}
+	return r, nil
+}
+
+// Next returns the next event. It waits until there is one, ctx ends, the
+// reader or the device is closed, and then returns an error that wraps
+// ctx.Err() or os.ErrClosed.
+func (r *EventReader) Next(ctx context.Context) (Event, error) {
+	for {
+		ready := r.ready.changed()
+		if e, ok := r.take(); ok {
+			return e, nil
+		}
+		select {
+		case <-ready:
+		case <-r.closed:
+			return Event{}, opError("get_async_event", r.hub.device, os.ErrClosed)
+		case <-r.deviceClosed:
+			return Event{}, opError("get_async_event", r.hub.device, os.ErrClosed)
+		case <-ctx.Done():
+			return Event{}, fmt.Errorf("rdma: waiting for an event of %s: %w", r.hub.device, ctx.Err())
+		}
+	}
+}
+
+// Close ends the reader. Waiters return os.ErrClosed. Closing again does
+// nothing.
+func (r *EventReader) Close() error {
+	r.once.Do(func() {
+		r.hub.removeReader(r)
+		close(r.closed)
+	})
+	return nil
+}
+
+func (r *EventReader) take() (Event, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.events) == 0 {
+		return Event{}, false
+	}
+	e := r.events[0]
+	r.events = r.events[1:]
+	return e, true
+}
+
+// put adds an event, or counts it as missed.
+func (r *EventReader) put(e Event) {
+	r.mu.Lock()
+	if len(r.events) < eventBacklog {
+		e.Missed, r.missed = r.missed, 0
+		r.events = append(r.events, e)
+	} else {
+		r.missed++
+	}
+	r.mu.Unlock()
+	r.ready.wake()
+}
+
+func (h *eventHub) addReader(r *EventReader) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.startAsync(); err != nil {
+		return err
+	}
+	h.readers[r] = struct{}{}
+	return nil
+}
+
+func (h *eventHub) removeReader(r *EventReader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.readers, r)
+}
+
+// startAsync reads the asynchronous events from now on. The caller holds h.mu.
+func (h *eventHub) startAsync() (err error) {
+	if h.asyncPump == nil {
+		h.asyncPump, err = startPump(int(ibverbs.ContextAsyncFD(h.ctx)), h.device+" events", h.drainAsync)
+	}
+	return err
+}
+
+// drainAsync passes on all asynchronous events.
+func (h *eventHub) drainAsync() error {
+	var raw ibverbs.AsyncEvent
+	for {
+		err := ibverbs.GetAsyncEvent(h.ctx, &raw)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+			return nil
+		case err != nil:
+			h.log.Error("rdma: reading events failed; waiters are told", "device", h.device, "err", err)
+			h.breakDown(opError("get_async_event", h.device, err))
+			return err
+		}
+		h.onAsync(&raw)
+	}
+}
+
+// onAsync acknowledges an event and passes it on.
+func (h *eventHub) onAsync(raw *ibverbs.AsyncEvent) {
+	e, q, c := h.read(raw)
+	// From here on the object may be destroyed, which waits for this.
+	ibverbs.AckAsyncEvent(raw)
+	h.deliver(e, q, c)
+}
+
+// read returns what an event says, and the queue pair or completion queue that
+// it is about, if they are still known.
+func (h *eventHub) read(raw *ibverbs.AsyncEvent) (e Event, q *queuePair, c *completionQueue) {
+	e.Type = EventType(raw.EventType)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case e.Type == EventCQErr:
+		c = h.cqs[*raw.Element().CQ()]
+	case e.Type.isQP():
+		if q = h.qps[*raw.Element().QP()]; q != nil {
+			e.QPN = q.num
+		}
+	case e.Type.isPort():
+		e.Port = int(*raw.Element().PortNum())
+	}
+	return e, q, c
+}
+
+// deliver passes an event to those who wait, and to all readers.
+func (h *eventHub) deliver(e Event, q *queuePair, c *completionQueue) {
+	failure := &EventError{Device: h.device, Event: e}
+	switch e.Type {
+	case EventDeviceFatal:
+		h.breakDown(failure)
+	case EventCQErr:
+		if c != nil {
+			c.fail(failure)
+		}
+	case EventQPFatal, EventQPReqErr, EventQPAccessErr:
+		if q != nil {
+			q.fail(failure)
+		}
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for r := range h.readers {
+		r.put(e)
+	}
+}

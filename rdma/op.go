@@ -1,0 +1,298 @@
+package rdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// Op is an operation in flight on a queue pair that the library drives. Its
+// methods are safe for concurrent use.
+type Op struct {
+	qp   *QP
+	code Opcode
+	left atomic.Int64 // parts that have not ended
+	done chan struct{}
+
+	// Written by whoever drives the completion queue, before done is closed.
+	err error
+	wc  WC
+}
+
+// Done returns a channel that is closed when the operation has ended.
+func (o *Op) Done() <-chan struct{} { return o.done }
+
+// Wait waits until the operation has ended and returns nil if it succeeded,
+// else a *[CompletionError]. When ctx ends first, Wait returns an error that
+// wraps ctx.Err(); the operation goes on, its memory stays registered, and Wait
+// can be called again. When an event told that the queue pair broke down, so
+// that the operation may never end, Wait returns that *[EventError].
+func (o *Op) Wait(ctx context.Context) error {
+	q := o.qp.q
+	if !o.ended() {
+		q.private.collect() // sooner than the dispatcher, perhaps
+	}
+	if o.ended() {
+		return o.err
+	}
+	select {
+	case <-o.done:
+		return o.err
+	case <-q.broken:
+		if o.ended() {
+			return o.err
+		}
+		return q.reason
+	case <-ctx.Done():
+		return fmt.Errorf("rdma: waiting for a %s on %s QP %#x, which goes on: %w", o.code, q.device, q.num, ctx.Err())
+	}
+}
+
+// Result returns the completion of an operation that has ended, which for a
+// receive tells what arrived. It is zero before.
+func (o *Op) Result() WC {
+	if !o.ended() {
+		return WC{}
+	}
+	return o.wc
+}
+
+func (o *Op) ended() bool {
+	select {
+	case <-o.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish ends one part of the operation. Parts end one at a time.
+func (o *Op) finish(wc *WC) {
+	if err := wc.Err(); err != nil && o.err == nil {
+		o.err = err
+	}
+	o.wc = *wc
+	o.wc.op = nil
+	if o.left.Add(-1) == 0 {
+		close(o.done)
+	}
+}
+
+// start returns an operation of that many parts.
+func (qp *QP) start(code Opcode, parts int64) (*Op, error) {
+	if qp.q.private == nil {
+		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, qp.q.device, qp.q.num, errNotDriven)
+	}
+	o := &Op{qp: qp, code: code, done: make(chan struct{})}
+	o.left.Store(parts)
+	return o, nil
+}
+
+var errNotDriven = errors.New("completions of this queue pair go to the caller's CQ: use Batch")
+
+// StartWrite begins to write view into the beginning of remote, which is at
+// least as large. It waits for room in the send queue until ctx ends; if that
+// happens midway, the part that was begun goes on and the error says so.
+//
+// Any size is possible: what is more than Config.MaxMessage is split. So are
+// StartRead and StartWriteImm.
+func (qp *QP) StartWrite(ctx context.Context, view View, remote Remote) (*Op, error) {
+	return qp.transfer(ctx, OpWrite, view, remote, view.size, 0)
+}
+
+// Write is StartWrite and Wait.
+func (qp *QP) Write(ctx context.Context, view View, remote Remote) error {
+	return wait(ctx)(qp.StartWrite(ctx, view, remote))
+}
+
+// StartWriteImm begins a write that at its end uses up a receive of the peer,
+// to report imm.
+func (qp *QP) StartWriteImm(ctx context.Context, view View, remote Remote, imm uint32) (*Op, error) {
+	return qp.transfer(ctx, OpWriteImm, view, remote, view.size, imm)
+}
+
+// WriteImm is StartWriteImm and Wait.
+func (qp *QP) WriteImm(ctx context.Context, view View, remote Remote, imm uint32) error {
+	return wait(ctx)(qp.StartWriteImm(ctx, view, remote, imm))
+}
+
+// StartRead begins to read all of remote into the beginning of view, which is
+// at least as large.
+func (qp *QP) StartRead(ctx context.Context, view View, remote Remote) (*Op, error) {
+	return qp.transfer(ctx, OpRead, view, remote, remote.Size, 0)
+}
+
+// Read is StartRead and Wait.
+func (qp *QP) Read(ctx context.Context, view View, remote Remote) error {
+	return wait(ctx)(qp.StartRead(ctx, view, remote))
+}
+
+// StartSend begins to send view as one message, of at most Config.MaxMessage
+// bytes.
+func (qp *QP) StartSend(ctx context.Context, view View) (*Op, error) {
+	return qp.single(ctx, OpSend, func(b *Batch) { b.Send(view, 0) })
+}
+
+// Send is StartSend and Wait.
+func (qp *QP) Send(ctx context.Context, view View) error {
+	return wait(ctx)(qp.StartSend(ctx, view))
+}
+
+// StartSendImm begins to send a message that carries imm beside its bytes.
+func (qp *QP) StartSendImm(ctx context.Context, view View, imm uint32) (*Op, error) {
+	return qp.single(ctx, OpSendImm, func(b *Batch) { b.SendImm(view, imm, 0) })
+}
+
+// SendImm is StartSendImm and Wait.
+func (qp *QP) SendImm(ctx context.Context, view View, imm uint32) error {
+	return wait(ctx)(qp.StartSendImm(ctx, view, imm))
+}
+
+// StartRecv posts a receive into view, for one message or write with
+// immediate data. Op.Result tells what came.
+func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
+	o, err := qp.start(OpRecv, 1)
+	if err != nil {
+		return nil, err
+	}
+	b := RecvBatch{qp: qp}
+	b.Recv(view, 0)
+	if b.err == nil {
+		b.reqs.list[0].op = o
+	}
+	if _, err := qp.q.postWait(ctx, &qp.q.rq.workQueue, b.post); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Recv is StartRecv and Wait. It returns what came.
+func (qp *QP) Recv(ctx context.Context, view View) (WC, error) {
+	o, err := qp.StartRecv(ctx, view)
+	if err != nil {
+		return WC{}, err
+	}
+	err = o.Wait(ctx)
+	return o.Result(), err
+}
+
+// StartFetchAdd begins an atomic addition, see [Batch.FetchAdd].
+func (qp *QP) StartFetchAdd(ctx context.Context, view View, remote Remote, add uint64) (*Op, error) {
+	return qp.single(ctx, OpFetchAdd, func(b *Batch) { b.FetchAdd(view, remote, add, 0) })
+}
+
+// FetchAdd is StartFetchAdd and Wait. It returns the number at remote before
+// the addition, which is in view too.
+func (qp *QP) FetchAdd(ctx context.Context, view View, remote Remote, add uint64) (uint64, error) {
+	if err := wait(ctx)(qp.StartFetchAdd(ctx, view, remote, add)); err != nil {
+		return 0, err
+	}
+	return loadNumber(view)
+}
+
+// StartCompareSwap begins an atomic replacement, see [Batch.CompareSwap].
+func (qp *QP) StartCompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (*Op, error) {
+	return qp.single(ctx, OpCompareSwap, func(b *Batch) { b.CompareSwap(view, remote, compare, swap, 0) })
+}
+
+// CompareSwap is StartCompareSwap and Wait. It returns the number at remote
+// before, which is in view too: it was replaced if that is equal to compare.
+func (qp *QP) CompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (uint64, error) {
+	if err := wait(ctx)(qp.StartCompareSwap(ctx, view, remote, compare, swap)); err != nil {
+		return 0, err
+	}
+	return loadNumber(view)
+}
+
+// wait returns what waits for an operation that was started, if it was.
+func wait(ctx context.Context) func(*Op, error) error {
+	return func(o *Op, err error) error {
+		if err != nil {
+			return err
+		}
+		return o.Wait(ctx)
+	}
+}
+
+// loadNumber returns the number that an atomic stored in view.
+func loadNumber(view View) (n uint64, err error) {
+	err = view.Do(func(b []byte) error {
+		n = binary.NativeEndian.Uint64(b)
+		return nil
+	})
+	return n, err
+}
+
+// single starts an operation of one request, which add adds to a batch.
+func (qp *QP) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, error) {
+	o, err := qp.start(code, 1)
+	if err != nil {
+		return nil, err
+	}
+	b := Batch{qp: qp}
+	add(&b)
+	if b.err == nil {
+		b.reqs.list[0].op = o
+	}
+	if _, err := b.postWait(ctx); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// postAtOnce is how many parts of a transfer one crossing posts.
+const postAtOnce = 32
+
+// transfer starts an operation that moves size bytes between view and remote.
+func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remote, size uint64, imm uint32) (*Op, error) {
+	b := Batch{qp: qp}
+	switch {
+	case view.size < size:
+		return nil, b.fail(code, errTooSmall("the view", view.size, size)).err
+	case remote.Size < size:
+		return nil, b.fail(code, errTooSmall("the remote memory", remote.Size, size)).err
+	}
+	most := uint64(qp.q.cfg.MaxMessage)
+	parts := max(int64((size+most-1)/most), 1)
+	o, err := qp.start(code, parts)
+	if err != nil {
+		return nil, err
+	}
+	for part := range parts {
+		offset := uint64(part) * most
+		n := min(size-offset, most)
+		v, err := view.Slice(offset, n)
+		if err != nil {
+			return nil, err
+		}
+		r, err := remote.Slice(offset, n)
+		if err != nil {
+			return nil, err
+		}
+		last := part == parts-1
+		switch {
+		case code == OpRead:
+			b.Read(v, r, 0)
+		case code == OpWriteImm && last:
+			b.WriteImm(v, r, imm, 0)
+		default:
+			b.Write(v, r, 0)
+		}
+		if b.err != nil {
+			return nil, b.err
+		}
+		b.reqs.list[b.reqs.len()-1].op = o
+		if last || b.reqs.len() == postAtOnce {
+			if _, err := b.postWait(ctx); err != nil {
+				begun := part + 1 - int64(b.reqs.len())
+				if begun > 0 {
+					err = fmt.Errorf("%w (%d of %d parts were begun and go on)", err, begun, parts)
+				}
+				return nil, err
+			}
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,359 @@
+package rdma
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// QPConfig holds the settings of a queue pair.
+type QPConfig struct {
+	// Config overrides, field by field, what the device was opened with.
+	Config
+
+	// CQ is where requests of both queues are reported. Nil gives the queue
+	// pair a completion queue of its own, which the library drives: Write,
+	// StartWrite and the like work with such a queue pair only, and Batch and
+	// RecvBatch with the others only.
+	CQ *CQ
+
+	// RecvCQ is where the receive queue is reported instead. It needs CQ.
+	RecvCQ *CQ
+}
+
+// QP is a queue pair of a reliable connection (RC): one end of it.
+//
+// Its methods are safe for concurrent use. Each of them fails with os.ErrClosed
+// once the queue pair is closed.
+type QP struct{ q *queuePair }
+
+// CreateQP makes a queue pair in the domain and brings it to state INIT, in
+// which receives can be posted: post them before the peer can send. Connect
+// does the rest. A nil cfg takes the defaults of the device and a private
+// completion queue.
+//
+// Implements:
+//
+//	struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
+func (d *Domain) CreateQP(cfg *QPConfig) (*QP, error) {
+	if _, err := d.acquire("create_qp"); err != nil {
+		return nil, err
+	}
+	defer d.release()
+	if cfg == nil {
+		cfg = new(QPConfig)
+	}
+	q, err := d.newQueuePair(cfg)
+	if err != nil {
+		return nil, opError("create_qp", d.dev.Name(), err)
+	}
+	qp := &QP{q}
+	handle.Guard(qp, q.h)
+	return qp, nil
+}
+
+// QPN returns the number that the peer addresses the queue pair by, 24 bits.
+func (qp *QP) QPN() uint32 { return qp.q.num }
+
+// Cap returns how much the queue pair takes. The device may have granted more
+// pieces of memory per request and more inline data than were asked for.
+func (qp *QP) Cap() QPCap { return qp.q.cap }
+
+// Err returns the first failure of the queue pair, nil if there was none: a
+// *[CompletionError] or an *[EventError]. All later requests are flushed
+// because of it.
+func (qp *QP) Err() error {
+	if err := qp.q.first.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Close ends the connection. Requests in flight are flushed, each is reported
+// once, by the CQ or by its Op, and those who wait return os.ErrClosed. Then
+// the queue pair is destroyed; the memory of its requests stays pinned until
+// then. Close waits at most a few seconds for the device. Closing again does
+// nothing.
+//
+// Implements:
+//
+//	int ibv_destroy_qp(struct ibv_qp *qp);
+func (qp *QP) Close() error { return opError("destroy_qp", qp.q.device, qp.q.h.Close()) }
+
+// release gives up what acquire took.
+func (qp *QP) release() { qp.q.h.Release() }
+
+// queuePair is the inner side of a QP, which completion queues and the
+// dispatcher hold.
+type queuePair struct {
+	h       *handle.Handle
+	dom     *Domain
+	hub     *eventHub
+	device  string
+	cfg     Config
+	cap     QPCap
+	num     uint32
+	psn     uint32           // of the first packet that is sent
+	port    PortInfo         // as it was when the queue pair was made
+	gid     GIDEntry         // of the port; zero if it has none and needs none
+	access  Access           // what the peer may do
+	private *completionQueue // that the library drives, if it does
+
+	raw *ibverbs.QP
+	sq  sendQueue
+	rq  recvQueue
+	cqs []*completionQueue // those of sq and rq, each once
+
+	modifyMu sync.Mutex // one change of state at a time
+
+	first    atomic.Pointer[error] // the first failure
+	brokenMu sync.Mutex
+	broken   chan struct{} // closed when an event told that requests may never end
+	reason   error         // what the event was
+}
+
+// newQueuePair makes a queue pair in state INIT. The caller holds the domain.
+func (d *Domain) newQueuePair(cfg *QPConfig) (_ *queuePair, err error) {
+	dev := d.dev
+	resolved, err := overrideConfig(dev.cfg, &dev.info, cfg.Config)
+	if err != nil {
+		return nil, err
+	}
+	port, err := dev.queryPort(resolved.Port)
+	if err != nil {
+		return nil, err
+	}
+	q := &queuePair{
+		dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, port: port, psn: randomPSN(),
+		broken: make(chan struct{}),
+	}
+	if q.gid, err = port.SelectGID(resolved.GID); err != nil && port.LinkLayer == LinkLayerEthernet {
+		return nil, err
+	}
+	q.access = AccessRemoteWrite | AccessRemoteRead
+	if dev.info.AtomicCap != AtomicNone {
+		q.access |= AccessRemoteAtomic
+	}
+	sendCQ, recvCQ, release, err := q.completionQueues(dev, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := q.create(sendCQ, recvCQ); err != nil {
+		if q.private != nil {
+			err = errors.Join(err, q.private.h.Close())
+		}
+		return nil, err
+	}
+	if err := q.begin(sendCQ, recvCQ); err != nil {
+		return nil, errors.Join(err, q.h.Close())
+	}
+	return q, nil
+}
+
+// create makes the C object and the handle that owns it.
+func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
+	init := ibverbs.QPInitAttrEx{
+		SendCQ: capi.PtrTo(sendCQ.raw), RecvCQ: capi.PtrTo(recvCQ.raw), QPType: ibverbs.IBV_QPT_RC,
+		Cap: ibverbs.QPCap{
+			MaxSendWR: uint32(q.cfg.MaxSendWR), MaxRecvWR: uint32(q.cfg.MaxRecvWR),
+			MaxSendSGE: uint32(q.cfg.MaxSendSGE), MaxRecvSGE: uint32(q.cfg.MaxRecvSGE),
+			MaxInlineData: uint32(q.cfg.MaxInline),
+		},
+	}
+	if q.raw, err = q.dom.be.CreateQP(&init); err != nil {
+		return err
+	}
+	q.num = ibverbs.QPNum(q.raw)
+	// More requests than were asked for would not fit the completion queues.
+	q.cap = QPCap{
+		MaxSendWR: min(q.cfg.MaxSendWR, int(init.Cap.MaxSendWR)), MaxRecvWR: min(q.cfg.MaxRecvWR, int(init.Cap.MaxRecvWR)),
+		MaxSendSGE: int(init.Cap.MaxSendSGE), MaxRecvSGE: int(init.Cap.MaxRecvSGE), MaxInline: int(init.Cap.MaxInlineData),
+	}
+	q.h = handle.New(handle.Spec{
+		Kind: "QP", Name: fmt.Sprintf("%s, %#x", q.device, q.num), Log: q.cfg.Logger,
+		Parents: []*handle.Handle{q.dom.h, sendCQ.h, recvCQ.h},
+		Destroy: q.destroy,
+	})
+	return nil
+}
+
+// begin makes both queues usable. What it began before an error, destroy ends.
+func (q *queuePair) begin(sendCQ, recvCQ *completionQueue) error {
+	if err := q.sq.open(q); err != nil {
+		return err
+	}
+	if err := q.rq.open(q); err != nil {
+		return err
+	}
+	if err := sendCQ.attach(&q.sq.workQueue); err != nil {
+		return err
+	}
+	if err := recvCQ.attach(&q.rq.workQueue); err != nil {
+		return err
+	}
+	q.hub.addQP(capi.PtrTo(q.raw), q)
+	if q.private != nil {
+		q.private.collect() // arms it
+	}
+	toInit := q.toInit()
+	return q.modify(&toInit)
+}
+
+// workQueues returns those of both queues that report to a completion queue.
+func (q *queuePair) workQueues() []*workQueue {
+	return slices.DeleteFunc([]*workQueue{&q.sq.workQueue, &q.rq.workQueue}, func(wq *workQueue) bool { return wq.cq == nil })
+}
+
+// completionQueues returns the queues that q reports to. They are held until
+// release.
+func (q *queuePair) completionQueues(dev *Device, cfg *QPConfig) (send, recv *completionQueue, release func(), err error) {
+	switch {
+	case cfg.CQ == nil && cfg.RecvCQ != nil:
+		return nil, nil, nil, errors.New("RecvCQ is set and CQ is not")
+	case cfg.CQ == nil:
+		depth := max(q.cfg.MaxSendWR+q.cfg.MaxRecvWR, 1)
+		if q.private, err = dev.newCompletionQueue(&CQConfig{Depth: depth}, true); err != nil {
+			return nil, nil, nil, err
+		}
+		return q.private, q.private, func() {}, nil
+	}
+	send = cfg.CQ.c
+	recv = send
+	if cfg.RecvCQ != nil {
+		recv = cfg.RecvCQ.c
+	}
+	for _, c := range []*completionQueue{send, recv} {
+		if c.hub != dev.hub {
+			return nil, nil, nil, fmt.Errorf("the completion queue belongs to another opening of %s", c.device)
+		}
+	}
+	if err := send.h.Acquire(); err != nil {
+		return nil, nil, nil, send.error(err)
+	}
+	if err := recv.h.Acquire(); err != nil {
+		send.h.Release()
+		return nil, nil, nil, recv.error(err)
+	}
+	return send, recv, func() { send.h.Release(); recv.h.Release() }, nil
+}
+
+// randomPSN returns a number for the first packet, so that one of an earlier
+// connection is not taken for one of this.
+func randomPSN() uint32 {
+	var b [4]byte
+	rand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint32(b[:]) & 0xffffff
+}
+
+// acquire takes a reference for the length of a call.
+func (q *queuePair) acquire(op string) error {
+	if err := q.h.Acquire(); err != nil {
+		return opError(op, q.device, err)
+	}
+	return nil
+}
+
+// closeTimeout bounds how long closing waits for the device to flush. A device
+// that works needs far less.
+const closeTimeout = 5 * time.Second
+
+// destroy flushes, reports, and ends the C object.
+func (q *queuePair) destroy() error {
+	if q.inFlight() > 0 {
+		// A device that refuses to flush has nothing to wait for.
+		if err := q.modify(&QPAttr{Mask: QPAttrState, State: QPErr}); err == nil {
+			q.drain(closeTimeout)
+		}
+	}
+	// Waits until the dispatcher has acknowledged the events of this queue pair.
+	ptr := capi.PtrTo(q.raw)
+	if err := ibverbs.DestroyQP(q.raw); err != nil {
+		return err // the device may still use the memory, which stays pinned
+	}
+	q.hub.removeQP(ptr, q)
+	for _, wq := range q.workQueues() {
+		wq.cq.detach(wq)
+	}
+	err := errors.Join(q.sq.close(), q.rq.close())
+	if q.private != nil {
+		err = errors.Join(err, q.private.h.Close())
+	}
+	return err
+}
+
+func (q *queuePair) inFlight() (n int) {
+	for _, wq := range q.workQueues() {
+		n += wq.inFlight()
+	}
+	return n
+}
+
+// drain collects completions until no request is in flight.
+func (q *queuePair) drain(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for _, wq := range q.workQueues() {
+		for {
+			// Whoever polls the completion queue may be the one who gets ours.
+			ready, retired := wq.cq.ready.changed(), wq.freed.changed()
+			wq.cq.collect()
+			if wq.inFlight() == 0 {
+				break
+			}
+			select {
+			case <-ready:
+			case <-retired:
+			case <-timer.C:
+				return
+			}
+		}
+	}
+}
+
+// noteFailure remembers the first failure of the queue pair, and gives flushed
+// requests their cause.
+func (q *queuePair) noteFailure(wc *WC) {
+	if wc.Status != WCWRFlushErr {
+		err := wc.Err()
+		q.first.CompareAndSwap(nil, &err)
+		return
+	}
+	if first := q.first.Load(); first != nil {
+		wc.cause = *first
+	} else if q.h.IsClosed() {
+		wc.cause = os.ErrClosed
+	}
+}
+
+// fail tells everyone who waits for requests that they may never end.
+func (q *queuePair) fail(err error) {
+	q.breakDown(err)
+	if q.private != nil {
+		return
+	}
+	q.sq.cq.alarm(err)
+	if q.rq.cq != q.sq.cq {
+		q.rq.cq.alarm(err)
+	}
+}
+
+func (q *queuePair) breakDown(err error) {
+	q.first.CompareAndSwap(nil, &err)
+	q.brokenMu.Lock()
+	defer q.brokenMu.Unlock()
+	if q.reason == nil {
+		q.reason = err
+		close(q.broken)
+	}
+}

@@ -1,0 +1,164 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// What a request can be refused for before it is posted.
+var (
+	// ErrQueueFull says that as many requests are in flight as the queue takes.
+	// Completions make room.
+	ErrQueueFull = errors.New("the queue is full")
+
+	// ErrTooManySGE says that a request names more pieces of memory than the
+	// queue takes.
+	ErrTooManySGE = errors.New("too many SGEs")
+
+	// ErrInlineTooLong says that a request carries more data in itself than the
+	// queue takes.
+	ErrInlineTooLong = errors.New("inline data is too long")
+)
+
+// RequestError says which request of a batch is wrong.
+type RequestError struct {
+	Index  int // its place in the batch, from 0
+	Opcode Opcode
+	Err    error
+}
+
+// Error returns text such as "rdma: request 3 (write): too many SGEs: 5, …".
+func (e *RequestError) Error() string {
+	return fmt.Sprintf("rdma: request %d (%s): %v", e.Index, e.Opcode, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// request is one work request, before it is posted.
+type request struct {
+	token   uint64
+	op      *Op // whose part it is, on a queue pair that the library drives
+	code    Opcode
+	imm     uint32
+	remote  uint64
+	rkey    uint32
+	operand uint64 // to add, or to compare with
+	swap    uint64
+
+	pieces, pieceEnd  int // of requests.pieces
+	inline, inlineEnd int // of requests.inline
+}
+
+// piece is one SGE: memory that a request reads or writes.
+type piece struct {
+	addr   uint64
+	length uint32
+	lkey   uint32
+	mem    *Memory
+}
+
+// requests are work requests that are not posted yet. Its zero value is empty;
+// memory is reused.
+type requests struct {
+	list   []request
+	pieces []piece
+	inline []byte
+}
+
+func (r *requests) len() int { return len(r.list) }
+
+// reset drops all requests.
+func (r *requests) reset() {
+	clear(r.pieces) // the memories must not be kept reachable
+	r.list, r.pieces, r.inline = r.list[:0], r.pieces[:0], r.inline[:0]
+}
+
+// drop removes the first n requests, which were posted.
+func (r *requests) drop(n int) {
+	switch {
+	case n == 0:
+	case n == len(r.list):
+		r.reset()
+	default:
+		pieces, inline := r.list[n].pieces, r.list[n].inline
+		r.list = r.list[:copy(r.list, r.list[n:])]
+		kept := copy(r.pieces, r.pieces[pieces:])
+		clear(r.pieces[kept:])
+		r.pieces = r.pieces[:kept]
+		r.inline = r.inline[:copy(r.inline, r.inline[inline:])]
+		for i := range r.list {
+			req := &r.list[i]
+			req.pieces -= pieces
+			req.pieceEnd -= pieces
+			req.inline -= inline
+			req.inlineEnd -= inline
+		}
+	}
+}
+
+// begin adds a request without data. It is valid until the next one is added.
+func (r *requests) begin(code Opcode, token uint64) *request {
+	p, i := len(r.pieces), len(r.inline)
+	r.list = append(r.list, request{
+		code: code, token: token, pieces: p, pieceEnd: p, inline: i, inlineEnd: i,
+	})
+	return &r.list[len(r.list)-1]
+}
+
+// undo removes the request that was added last.
+func (r *requests) undo() {
+	last := r.list[len(r.list)-1]
+	clear(r.pieces[last.pieces:])
+	r.list, r.pieces, r.inline = r.list[:len(r.list)-1], r.pieces[:last.pieces], r.inline[:last.inline]
+}
+
+// attach adds the first size bytes of the views to the last request. An empty
+// view adds nothing: some devices read a length of zero as 2³¹.
+func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) error {
+	req := &r.list[len(r.list)-1]
+	for _, v := range views {
+		if v.mem == nil {
+			return errors.New("the zero View has no memory")
+		}
+		if v.mem.device != q.device {
+			return fmt.Errorf("the memory is registered with %s, the queue pair is on %s", v.mem.device, q.device)
+		}
+		n := min(v.size, size)
+		size -= n
+		if n == 0 {
+			continue
+		}
+		if n > math.MaxUint32 {
+			return fmt.Errorf("an SGE of %d bytes, at most 4294967295 (4 GiB − 1) are possible", n)
+		}
+		r.pieces = append(r.pieces, piece{addr: v.raddr, length: uint32(n), lkey: v.lkey, mem: v.mem})
+		req.pieceEnd++
+	}
+	if n := req.pieceEnd - req.pieces; n > maxSGE {
+		return fmt.Errorf("%w: %d, the queue pair takes %d", ErrTooManySGE, n, maxSGE)
+	}
+	return nil
+}
+
+// attachInline copies data into the last request.
+func (r *requests) attachInline(data []byte, limit int) error {
+	if len(data) > limit {
+		return fmt.Errorf("%w: %d bytes, the queue pair takes %d", ErrInlineTooLong, len(data), limit)
+	}
+	r.inline = append(r.inline, data...)
+	r.list[len(r.list)-1].inlineEnd = len(r.inline)
+	return nil
+}
+
+// totalSize returns the bytes of all views, and whether they can be counted.
+func totalSize(views []View) (size uint64, ok bool) {
+	for _, v := range views {
+		if size+v.size < size {
+			return 0, false
+		}
+		size += v.size
+	}
+	return size, true
+}
