@@ -1,0 +1,320 @@
+package rdma_test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// openDomain opens a device and a domain for the length of a test.
+func openDomain(t testing.TB, name string, cfg *rdma.Config) *rdma.Domain {
+	t.Helper()
+	dom, err := openDevice(t, name, cfg).Domain(t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, dom) })
+	return dom
+}
+
+func mustClose(t testing.TB, c interface{ Close() error }) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("closing %T: %v", c, err)
+	}
+}
+
+const remoteAccess = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
+
+func TestRealMemoryIsRegistered(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	dom := openDomain(t, name, nil)
+	m, err := dom.Alloc(10000, &rdma.MemoryConfig{Access: remoteAccess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, m)
+	v := m.View()
+	if v.Size() != 10000 || v.RDMAAddr() != v.Addr() || v.Addr() == 0 || v.DeviceName() != name {
+		t.Errorf("view: %v, address %#x", v, v.Addr())
+	}
+	if v.LKey() == 0 || v.RKey() == 0 {
+		t.Errorf("keys %#x and %#x", v.LKey(), v.RKey())
+	}
+	other, err := dom.Alloc(1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, other)
+	if other.View().LKey() == v.LKey() {
+		t.Errorf("two registrations have the key %#x", v.LKey())
+	}
+	if want := (rdma.Remote{Addr: v.Addr(), Size: 10000, RKey: v.RKey(), Device: name}); m.Remote() != want {
+		t.Errorf("remote %+v, want %+v", m.Remote(), want)
+	}
+}
+
+func TestRealMemoryWithEveryAccess(t *testing.T) {
+	dom := openDomain(t, rdmatest.Devices(t, 1)[0], &rdma.Config{RelaxedOrdering: true})
+	for _, access := range []rdma.Access{
+		0, rdma.AccessLocalWrite, rdma.AccessRemoteRead, rdma.AccessRemoteWrite, rdma.AccessRemoteAtomic,
+		remoteAccess, remoteAccess | rdma.AccessMWBind, rdma.AccessRelaxedOrdering,
+	} {
+		m, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: access})
+		if err != nil {
+			t.Errorf("%v: %v", access, err)
+			continue
+		}
+		mustClose(t, m)
+	}
+	m, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: rdma.AccessZeroBased})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.View().RDMAAddr() != 0 || m.View().Addr() == 0 {
+		t.Errorf("zero-based: %v", m.View())
+	}
+	mustClose(t, m)
+}
+
+func TestRealParentsMayBeClosedFirst(t *testing.T) {
+	dev, err := rdma.Open(rdmatest.Devices(t, 1)[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dom, err := dev.Domain("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dom.Alloc(4096, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, dev)
+	mustClose(t, dom)
+	if _, err := dom.Alloc(4096, nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Alloc in a closed domain: %v", err)
+	}
+	mustClose(t, m) // destroys all three; a wrong order is refused by the kernel and reported here
+	<-m.Released()
+}
+
+// TestRealMemoryOfMoreThan4GiB registers a few pages again and again.
+func TestRealMemoryOfMoreThan4GiB(t *testing.T) {
+	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
+	const size, piece = 5 << 30, 64 << 20
+	addr := aliased(t, size, piece)
+	m, err := dom.RegisterForeign(addr, size, &rdma.MemoryConfig{Access: remoteAccess})
+	if errors.Is(err, syscall.ENOMEM) {
+		rdmatest.Skip(t, "needs an unlimited RLIMIT_MEMLOCK (make test-rxe has it): "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, m)
+	last, err := m.Slice(size-1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.WriteAt([]byte{42}, 0); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := m.ReadAt(b, piece-1); err != nil || b[0] != 42 {
+		t.Errorf("the same byte elsewhere: %d, %v", b[0], err)
+	}
+	if _, err := m.Slice(size-1, 2); err == nil {
+		t.Error("a slice beyond the end")
+	}
+	if r := m.Remote(); r.Size != size {
+		t.Errorf("remote %+v", r)
+	}
+}
+
+// aliased returns the address of size bytes of address space that are the same
+// piece of memory, of which each byte appears size/piece times.
+func aliased(t *testing.T, size, piece uintptr) uintptr {
+	t.Helper()
+	fd, err := unix.MemfdCreate("aliased", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, int64(piece)); err != nil {
+		t.Fatal(err)
+	}
+	base, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.MunmapPtr(base, size); err != nil {
+			t.Error(err)
+		}
+	})
+	for off := uintptr(0); off < size; off += piece {
+		if _, err := unix.MmapPtr(fd, 0, unsafe.Add(base, off), piece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return uintptr(base)
+}
+
+func TestRealDMABufIsUnsupportedOrRegistered(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.DMABuf)
+	fd := dmaBuf(t, 1<<20)
+	m, err := openDomain(t, name, nil).RegisterDMABuf(fd, 4096, 8192, 0x10000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, m)
+	if v := m.View(); v.RDMAAddr() != 0x10000 || v.Addr() != 0 || v.Size() != 8192 {
+		t.Errorf("view %v", v)
+	}
+}
+
+// dmaBuf makes a DMA-buf of ordinary memory.
+func dmaBuf(t *testing.T, size int64) int {
+	t.Helper()
+	udmabuf, err := os.OpenFile("/dev/udmabuf", os.O_RDWR, 0)
+	if err != nil {
+		rdmatest.Skip(t, "needs the kernel module udmabuf: "+err.Error())
+	}
+	defer udmabuf.Close()
+	memfd, err := unix.MemfdCreate("dmabuf", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memfd)
+	if err := unix.Ftruncate(memfd, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(memfd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
+		t.Fatal(err)
+	}
+	// struct udmabuf_create and UDMABUF_CREATE of linux/udmabuf.h
+	create := struct {
+		memfd, flags uint32
+		offset, size uint64
+	}{memfd: uint32(memfd), size: uint64(size)}
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, udmabuf.Fd(), 0x40187542, uintptr(unsafe.Pointer(&create)))
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	t.Cleanup(func() { unix.Close(int(fd)) })
+	return int(fd)
+}
+
+func TestRealDMABufWithoutDriverSupportIsUnsupported(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	if !strings.HasPrefix(name, "rxe") {
+		rdmatest.Skip(t, "needs a device that can't do DMA-bufs, such as rxe (make test-rxe)")
+	}
+	file, err := os.Open(os.DevNull) // it never gets as far as looking at the file
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	m, err := openDomain(t, name, nil).RegisterDMABuf(int(file.Fd()), 0, 4096, 0, nil)
+	if !errors.Is(err, errors.ErrUnsupported) || m != nil {
+		t.Errorf("got %v, %v", m, err)
+	}
+}
+
+// TestOpenAndCloseKeepsNothing opens and closes until a leak of one descriptor
+// or page per round would show.
+func TestOpenAndCloseKeepsNothing(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	round := func() {
+		dev, err := rdma.Open(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dom, err := dev.Domain("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dom.Alloc(4096, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, m)
+		mustClose(t, dom)
+		mustClose(t, dev)
+	}
+	keepsNothing(t, 200, round)
+}
+
+func TestAllocAndCloseKeepsNothing(t *testing.T) {
+	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
+	keepsNothing(t, 2_000, func() {
+		m, err := dom.Alloc(4096, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, m)
+	})
+}
+
+// keepsNothing runs f n times, after some rounds of warming up, and checks that
+// descriptors and mappings, and resident memory within bounds, are as before.
+func keepsNothing(t *testing.T, n int, f func()) {
+	t.Helper()
+	for range n / 10 {
+		f()
+	}
+	before := usage(t)
+	for range n {
+		f()
+	}
+	after := usage(t)
+	if after.fds != before.fds {
+		t.Errorf("%d rounds: %d descriptors became %d", n, before.fds, after.fds)
+	}
+	// The Go heap and malloc move a little; a page per round would be far more.
+	if grown := after.mappings - before.mappings; grown > n/10 {
+		t.Errorf("%d rounds: %d mappings became %d", n, before.mappings, after.mappings)
+	}
+	if grown := after.rss - before.rss; grown > n/2 {
+		t.Errorf("%d rounds: %d resident pages became %d", n, before.rss, after.rss)
+	}
+}
+
+// processUsage is what a process holds of the system.
+type processUsage struct{ fds, mappings, rss int }
+
+func usage(t *testing.T) (u processUsage) {
+	t.Helper()
+	runtime.GC()
+	debug.FreeOSMemory()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.rss, err = strconv.Atoi(strings.Fields(string(statm))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.fds, u.mappings = len(fds), strings.Count(string(maps), "\n")
+	return u
+}
