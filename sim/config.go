@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+// Model is the hardware that a device imitates.
+type Model int
+
+// The models.
+const (
+	ConnectX7 Model = iota // mlx5: InfiniBand and RoCE
+)
+
+// LinkLayer is what a port is plugged into.
+type LinkLayer int
+
+// The link layers. Ports of one are all connected with each other, and with
+// no port of the other.
+const (
+	Ethernet LinkLayer = iota
+	InfiniBand
+)
+
+// GIDType is the protocol that a GID's packets use.
+type GIDType int
+
+// The protocols. On InfiniBand there is only one, whatever is asked for.
+const (
+	RoCEv2 GIDType = iota
+	RoCEv1
+)
+
+// Config says which devices a process has. Nil and its zero value are the
+// default: sim_mlx5_0 and sim_mlx5_1, each with one active Ethernet port.
+type Config struct {
+	Devices []DeviceConfig
+
+	// Patience is how long a request of a reliable connection waits for a peer
+	// that may still come, one that is not ready to receive or whose port is
+	// down, before it fails with "transport retry counter exceeded". A peer that
+	// is gone is not waited for. Default: 2 s.
+	Patience time.Duration
+}
+
+// DeviceConfig is a device to order.
+type DeviceConfig struct {
+	Name  string // default: sim_mlx5_0, sim_mlx5_1, … by place
+	Model Model
+	Ports []PortConfig // default: one
+
+	NUMANode   int    // what the system says; -1 for none
+	PCIAddress string // default: 0000:01:00.0, 0000:02:00.0, … by place
+
+	// Limits below the model's own; 0 leaves those.
+	MaxQP, MaxCQ, MaxMR, MaxPD int
+	MaxQPWR, MaxCQE, MaxSGE    int
+	MaxRdAtomic                int
+}
+
+// PortConfig is a port to order.
+type PortConfig struct {
+	LinkLayer LinkLayer
+
+	// GIDs is the port's table in order; an entry with an invalid address is
+	// empty. Default: on Ethernet a link-local and an IPv4-mapped address, each
+	// for RoCE v1 and v2, as Linux has them; on InfiniBand one of the default
+	// subnet.
+	GIDs []GIDEntry
+
+	PKeys []uint16 // default: 0xffff
+	LID   uint16   // on InfiniBand; default: by place
+	MTU   int      // active, in bytes: 256 to 4096 by powers of two; default: 4096
+	Down  bool     // the port starts without a link
+}
+
+// GIDEntry is an entry of a port's GID table.
+type GIDEntry struct {
+	Addr netip.Addr // IPv4 addresses are mapped into IPv6
+	Type GIDType
+}
+
+// limits of a ConnectX-7, as its driver reports them, but for the numbers of
+// objects, which are a test's rather than a data centre's.
+var connectX7Limits = fabric.Limits{
+	MaxQP: 16384, MaxCQ: 16384, MaxMR: 1 << 20, MaxPD: 1 << 16, MaxAH: 1 << 16, MaxSRQ: 4096,
+	MaxQPWR: 32768, MaxCQE: 4194303, MaxSRQWR: 32767,
+	MaxSGE: 30, MaxSRQSGE: 31,
+	MaxRdAtomic: 16,
+	MaxMRSize:   ^uint64(0),
+}
+
+const gidTableLen = 16
+
+var defaultDevices = []DeviceConfig{{}, {}}
+
+// build makes the devices of the configuration.
+func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
+	var order []DeviceConfig
+	if c != nil {
+		order = slices.Clone(c.Devices)
+	}
+	if order == nil {
+		order = slices.Clone(defaultDevices)
+	}
+	var devices []*fabric.Device
+	seen := make(map[string]bool)
+	for i := range order {
+		dc := &order[i]
+		if dc.Name == "" {
+			dc.Name = fmt.Sprintf("sim_mlx5_%d", i)
+		}
+		if dc.PCIAddress == "" {
+			dc.PCIAddress = fmt.Sprintf("0000:%02x:00.0", i+1)
+		}
+		d, err := dc.build(i)
+		if err == nil && seen[dc.Name] {
+			err = errors.New("name is taken")
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("sim: device %d (%s): %w", i, dc.Name, err)
+		}
+		seen[dc.Name] = true
+		devices = append(devices, d)
+	}
+	return devices, order, nil
+}
+
+func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
+	if dc.Model != ConnectX7 {
+		return nil, fmt.Errorf("unknown Model %d", dc.Model)
+	}
+	if len(dc.Name) > 63 || !isWord(dc.Name) {
+		return nil, fmt.Errorf("name %q is not 1 to 63 letters, digits, dashes or underscores", dc.Name)
+	}
+	d := &fabric.Device{Name: dc.Name, Limits: connectX7Limits}
+	l := &d.Limits
+	for _, f := range []struct {
+		name  string
+		want  int
+		limit *int
+	}{
+		{"MaxQP", dc.MaxQP, &l.MaxQP}, {"MaxCQ", dc.MaxCQ, &l.MaxCQ}, {"MaxMR", dc.MaxMR, &l.MaxMR}, {"MaxPD", dc.MaxPD, &l.MaxPD},
+		{"MaxQPWR", dc.MaxQPWR, &l.MaxQPWR}, {"MaxCQE", dc.MaxCQE, &l.MaxCQE}, {"MaxSGE", dc.MaxSGE, &l.MaxSGE},
+		{"MaxRdAtomic", dc.MaxRdAtomic, &l.MaxRdAtomic},
+	} {
+		if f.want < 0 || f.want > *f.limit {
+			return nil, fmt.Errorf("%s %d is not in 0 to %d", f.name, f.want, *f.limit)
+		}
+		if f.want != 0 {
+			*f.limit = f.want
+		}
+	}
+	ports := dc.Ports
+	if len(ports) == 0 {
+		ports = []PortConfig{{}}
+	}
+	if len(ports) > 8 {
+		return nil, fmt.Errorf("%d Ports, the limit is 8", len(ports))
+	}
+	for i := range ports {
+		p, err := ports[i].build(place, i)
+		if err != nil {
+			return nil, fmt.Errorf("port %d: %w", i+1, err)
+		}
+		d.Ports = append(d.Ports, p)
+	}
+	return d, nil
+}
+
+func isWord(s string) bool {
+	for _, r := range s {
+		if !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// mtus are the payloads by their number in verbs.
+var mtus = []int{1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
+
+func (pc *PortConfig) build(device, place int) (*fabric.Port, error) {
+	p := &fabric.Port{
+		Number:     uint8(place + 1),
+		MAC:        [6]byte{0x02, 0x51, 0x4d, 0, byte(device), byte(place)},
+		PKeys:      slices.Clone(pc.PKeys),
+		MaxMTU:     5,
+		ActiveMTU:  5,
+		MaxMsgSize: 1 << 30,
+		Width:      widthFour,
+		Speed:      speedNDR,
+		Up:         !pc.Down,
+	}
+	if len(p.PKeys) == 0 {
+		p.PKeys = []uint16{0xffff}
+	}
+	if pc.MTU != 0 {
+		i := slices.Index(mtus, pc.MTU)
+		if i < 1 {
+			return nil, fmt.Errorf("MTU %d is not a power of two from 256 to 4096", pc.MTU)
+		}
+		p.ActiveMTU = uint8(i)
+	}
+	switch pc.LinkLayer {
+	case Ethernet:
+		p.LinkLayer = fabric.LinkEthernet
+		if pc.LID != 0 {
+			return nil, fmt.Errorf("LID %#x on Ethernet", pc.LID)
+		}
+	case InfiniBand:
+		p.LinkLayer = fabric.LinkInfiniBand
+		p.LID = pc.LID
+		if p.LID == 0 {
+			p.LID = uint16(device*8 + place + 1)
+		}
+		if p.LID >= 0xc000 {
+			return nil, fmt.Errorf("LID %#x is not a unicast one, below 0xc000", p.LID)
+		}
+	default:
+		return nil, fmt.Errorf("unknown LinkLayer %d", pc.LinkLayer)
+	}
+	entries := pc.GIDs
+	if entries == nil {
+		entries = defaultGIDs(p, device, place)
+	}
+	if len(entries) > 256 {
+		return nil, fmt.Errorf("%d GIDs, the limit is 256", len(entries))
+	}
+	p.GIDs = make([]fabric.GIDEntry, max(gidTableLen, len(entries)))
+	for i, e := range entries {
+		if !e.Addr.IsValid() {
+			continue
+		}
+		g := fabric.GIDEntry{GID: e.Addr.As16()}
+		if p.LinkLayer == fabric.LinkEthernet {
+			switch e.Type {
+			case RoCEv1:
+				g.Type = fabric.GIDRoCEv1
+			case RoCEv2:
+				g.Type = fabric.GIDRoCEv2
+			default:
+				return nil, fmt.Errorf("GID %d has the unknown Type %d", i, e.Type)
+			}
+			g.NetDev = fmt.Sprintf("sim%dp%d", device, place)
+		}
+		p.GIDs[i] = g
+	}
+	return p, nil
+}
+
+// Values of verbs for a link of four lanes at 100 Gbit/s each.
+const (
+	widthFour = 2
+	speedNDR  = 128
+)
+
+// defaultGIDs is the table of a port that has an address of its own, and on
+// Ethernet an IPv4 address.
+func defaultGIDs(p *fabric.Port, device, place int) []GIDEntry {
+	m := p.MAC
+	local := [16]byte{0: 0xfe, 1: 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]}
+	linkLocal := netip.AddrFrom16(local)
+	if p.LinkLayer == fabric.LinkInfiniBand {
+		return []GIDEntry{{Addr: linkLocal}}
+	}
+	v4 := netip.AddrFrom4([4]byte{10, 77, byte(place), byte(device + 1)})
+	return []GIDEntry{{linkLocal, RoCEv1}, {linkLocal, RoCEv2}, {v4, RoCEv1}, {v4, RoCEv2}}
+}
+
+// guid makes a device's identifier from its first port's address.
+func guid(d *fabric.Device) (g [8]byte) {
+	m := d.Ports[0].MAC
+	binary.BigEndian.PutUint64(g[:], uint64(m[0]^2)<<56|uint64(m[1])<<48|uint64(m[2])<<40|0xfffe<<24|uint64(m[3])<<16|uint64(m[4])<<8|uint64(m[5]))
+	return g
+}

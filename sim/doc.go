@@ -1,0 +1,33 @@
+// Package sim gives a program RDMA devices without hardware. Importing it is
+// enough:
+//
+//	import _ "github.com/goverbs/goverbs/sim"
+//
+// The process then has two emulated ConnectX-7 devices, sim_mlx5_0 and
+// sim_mlx5_1, whose Ethernet ports are connected. [New] orders others.
+//
+// The devices are below the verbs libraries: libibverbs and libmlx5, unmodified
+// and as installed, find them, open them, write work requests into real queues
+// and read completions from them. So what is tested is the program, this
+// module and the libraries together; only the kernel and the card are
+// emulated. There is no need for root, kernel modules or other processes.
+//
+// What the emulated devices check, they check where hardware does: keys,
+// protection domains, rights and bounds at the owner of the memory, states and
+// paths at both ends. Completions with errors carry the statuses and vendor
+// codes of the real ones.
+//
+// # What it needs
+//
+// Linux with cgo, and rdma-core's libraries (on Debian the packages libibverbs1
+// and ibverbs-providers). Without them the import does nothing: programs start,
+// and devices are unsupported as they would be without sim. The same goes for
+// statically linked programs.
+//
+// # What it replaces
+//
+// While sim is imported the process sees only emulated devices, whatever the
+// machine has. The import sets SYSFS_PATH in the environment, by which
+// libibverbs finds its devices; programs that the process starts inherit it,
+// and find none unless they import sim themselves.
+package sim

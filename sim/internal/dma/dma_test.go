@@ -1,0 +1,101 @@
+package dma
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+func pages(t *testing.T, n int) []byte {
+	t.Helper()
+	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func addrOf(b []byte) Addr { return Addr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// split cuts n bytes at a into up to k pieces.
+func split(r *rand.Rand, a Addr, n, k int) []Span {
+	var spans []Span
+	for off := 0; off < n; {
+		l := n - off
+		if len(spans) < k-1 {
+			l = r.IntN(l + 1)
+		}
+		spans = append(spans, Span{a + Addr(off), uint64(l)})
+		off += l
+	}
+	return spans
+}
+
+func TestCopyJoinsPieces(t *testing.T) {
+	mem := pages(t, 8192)
+	defer syscall.Munmap(mem)
+	src, dst := mem[:4096], mem[4096:]
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		for i := range src {
+			src[i] = byte(r.Uint32())
+		}
+		clear(dst)
+		n := r.IntN(4096)
+		got, err := Copy(split(r, addrOf(dst), 4096, 5), split(r, addrOf(src), n, 5))
+		if err != nil || got != uint64(n) {
+			t.Fatalf("copied %d of %d: %v", got, n, err)
+		}
+		if !bytes.Equal(dst[:n], src[:n]) || bytes.ContainsFunc(dst[n:], func(r rune) bool { return r != 0 }) {
+			t.Fatal("wrong bytes")
+		}
+	}
+}
+
+func TestFaultIsAnErrorThatTellsWhere(t *testing.T) {
+	mem := pages(t, 8192)
+	gone := []Span{{addrOf(mem) + 4096, 8}}
+	here := []Span{{addrOf(mem), 8}}
+	if err := syscall.Mprotect(mem[4096:], syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(mem)
+	for _, c := range [][2][]Span{{gone, here}, {here, gone}} {
+		_, err := Copy(c[0], c[1])
+		var fault *FaultError
+		if !errors.As(err, &fault) {
+			t.Fatalf("got %v, want a fault", err)
+		}
+		if !fault.In(gone) || fault.In(here) {
+			t.Errorf("fault at %#x, want it in %v", fault.Addr, gone)
+		}
+	}
+}
+
+func TestMaskedCompareAndSwap(t *testing.T) {
+	v := new(uint64)
+	a := Addr(uintptr(unsafe.Pointer(v)))
+	*v = 0x1122
+	if old := a.CompareAndSwap64(0x0022, 0x00ff, 0x3300, 0xff00); old != 0x1122 || *v != 0x3322 {
+		t.Errorf("masked swap: old %#x, now %#x", old, *v)
+	}
+	if old := a.CompareAndSwap64(0x1122, ^uint64(0), 0, ^uint64(0)); old != 0x3322 || *v != 0x3322 {
+		t.Errorf("unequal values are swapped: old %#x, now %#x", old, *v)
+	}
+}
+
+func TestFieldsKeepTheirCarries(t *testing.T) {
+	for _, c := range []struct{ a, b, boundary, want uint64 }{
+		{^uint64(0), 1, 0, 0},
+		{0x00ff_00ff, 0x0001_0001, 0x8080_8080, 0},
+		{0x1_ffff_ffff, 0x2_0000_0001, 1 << 31, 0x3_0000_0000},
+		{0x7fff_ffff, 1, 1 << 31, 0x8000_0000},
+	} {
+		if got := addFields(c.a, c.b, c.boundary); got != c.want {
+			t.Errorf("%#x + %#x with fields ending at %#x is %#x, want %#x", c.a, c.b, c.boundary, got, c.want)
+		}
+	}
+}

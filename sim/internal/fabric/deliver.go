@@ -1,0 +1,425 @@
+package fabric
+
+import (
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+)
+
+// answer is what a requester learns of a request.
+type answer uint8
+
+const (
+	answered answer = iota // it ended, with a status
+	notReady               // RNR NAK: the receiver has no buffer
+	silence                // nothing came back
+	dead                   // nothing will come back
+)
+
+// outcome is how a request went, and what follows at the responder.
+type outcome struct {
+	answer answer
+	status Status
+	failed *QP       // this responder goes to ERR
+	event  EventType // and tells its owner, if not 0
+}
+
+func ended(st Status) outcome { return outcome{status: st} }
+
+// limits of a turn, after which others have theirs
+const (
+	turnRequests = 32
+	turnBytes    = 1 << 20
+)
+
+// run executes posted requests for a turn. It returns how many it ended.
+func (q *QP) run() (n int) {
+	switch q.State {
+	case StateErr:
+		return q.flush()
+	case StateRTS:
+	default:
+		return 0
+	}
+	f := q.Device.fabric
+	if q.until != 0 {
+		now := f.now()
+		if now < q.until {
+			f.wakeAt(q.until)
+			return 0
+		}
+		q.until = 0
+	}
+	for bytes := uint64(0); n < turnRequests && bytes < turnBytes && q.State == StateRTS; {
+		if !q.headBusy && !q.Queues.NextSend(&q.head) {
+			break
+		}
+		q.headBusy = true
+		o := f.execute(q, &q.head)
+		if o.answer != answered && !q.persist(&o) {
+			break
+		}
+		q.headBusy, q.since, q.rnrLeft = false, 0, q.Attr.RNRRetry
+		bytes += q.head.Length
+		n++
+		q.Queues.CompleteSend(&q.head, o.status)
+		if o.status != Success {
+			q.endBadly(o.status)
+		}
+		if o.failed != nil && o.failed.State != StateErr {
+			if o.event != 0 {
+				o.failed.Notify(o.event)
+			}
+			o.failed.Fail()
+		}
+	}
+	return n
+}
+
+// endBadly leaves RTS after a request failed. Only a reliable connection
+// takes its receive queue along.
+func (q *QP) endBadly(Status) {
+	if q.Type == RC {
+		q.Fail()
+		return
+	}
+	q.State = StateSQE
+	for q.Queues.NextSend(&q.head) {
+		q.Queues.CompleteSend(&q.head, FlushError)
+	}
+}
+
+// persist decides what to do about a request that was not answered. It
+// returns true if the request ends with o.status, false if it will be tried
+// again.
+func (q *QP) persist(o *outcome) bool {
+	f := q.Device.fabric
+	now := f.now()
+	switch o.answer {
+	case notReady:
+		if q.Attr.RNRRetry != 7 {
+			if q.rnrLeft == 0 {
+				o.status = RNRRetryExceeded
+				return true
+			}
+			q.rnrLeft--
+		}
+		q.until = now + rnrDelay(q.peer.Attr.MinRNRTimer)
+	case silence:
+		if q.since == 0 {
+			q.since = now
+		}
+		if q.Attr.Timeout != 0 && now-q.since >= f.Patience {
+			o.status = RetryExceeded
+			return true
+		}
+		q.until = now + retryInterval
+	case dead:
+		o.status = RetryExceeded
+		return true
+	}
+	f.wakeAt(q.until)
+	return false
+}
+
+// retryInterval is how often an unanswered request is sent again.
+const retryInterval = time.Millisecond
+
+// rnrDelays are the meanings of the RNR timer, in units of 10 µs (IBA volume
+// 1, table 45).
+var rnrDelays = [32]uint32{
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+func rnrDelay(code uint8) time.Duration {
+	return time.Duration(rnrDelays[code&31]) * 10 * time.Microsecond
+}
+
+// execute runs one request from its send queue to its end.
+func (f *Fabric) execute(q *QP, r *Request) outcome {
+	switch r.Op {
+	case OpInvalid:
+		return ended(LocalQPOpError)
+	case OpNop:
+		return ended(Success)
+	case OpLocal:
+		return ended(q.Queues.ExecuteLocal(r))
+	}
+	if q.Type != RC && (r.Op == OpRead || r.Op.isAtomic()) || q.Type == UD && r.Op != OpSend {
+		return ended(LocalQPOpError)
+	}
+	port := q.port()
+	max := port.MaxMsgSize
+	if q.Type == UD {
+		max = 128 << port.ActiveMTU
+	}
+	if r.Length > max || r.Op.isAtomic() && r.Length != 8 {
+		return ended(LocalLengthError)
+	}
+	need := Access(0)
+	if r.Op == OpRead || r.Op.isAtomic() {
+		need = LocalWrite
+	}
+	var ok bool
+	if f.local, ok = q.Device.translateList(f.local[:0], q.PD, r.SGL, need); !ok {
+		return ended(LocalProtectionError)
+	}
+	peer, o := f.route(q, r)
+	if peer == nil {
+		if q.Type != RC {
+			return ended(Success) // whatever becomes of it
+		}
+		return o
+	}
+	o = f.respond(peer, q, r)
+	if q.Type != RC && (o.answer != answered || o.status != LocalProtectionError) {
+		o.answer, o.status = answered, Success
+	}
+	return o
+}
+
+// route finds the queue pair that a request is for. Without one, the outcome
+// says why.
+func (f *Fabric) route(q *QP, r *Request) (*QP, outcome) {
+	port := q.port()
+	if !port.Up || q.Device.Removed {
+		return nil, outcome{answer: silence}
+	}
+	if q.Type == UD {
+		return f.routeDatagram(q, port, r)
+	}
+	peer := q.peer
+	if peer == nil || peer.gone {
+		d, p := f.find(port, &q.Attr.To)
+		if d == nil {
+			return nil, outcome{answer: dead}
+		}
+		if peer = d.QP(q.Attr.DestQPN); peer == nil {
+			return nil, outcome{answer: dead}
+		}
+		if peer.State >= StateInit && peer.port() != p {
+			return nil, outcome{answer: dead}
+		}
+		q.peer = peer
+	}
+	switch {
+	case peer.Type != q.Type || peer.State == StateErr:
+		return nil, outcome{answer: dead}
+	case peer.State < StateRTR || !peer.port().Up || peer.Device.Removed:
+		return nil, outcome{answer: silence}
+	case peer.Attr.DestQPN != q.Num || !port.is(&peer.Attr.To) || !samePKey(q, peer):
+		return nil, outcome{answer: dead}
+	}
+	return peer, outcome{}
+}
+
+func (f *Fabric) routeDatagram(q *QP, port *Port, r *Request) (*QP, outcome) {
+	d, p := f.find(port, &r.To)
+	if d == nil || !p.Up || d.Removed {
+		return nil, outcome{}
+	}
+	peer := d.QP(r.QPN)
+	if peer == nil || peer.Type != UD || peer.State < StateRTR || peer.State == StateErr || peer.port() != p {
+		return nil, outcome{}
+	}
+	qkey := r.QKey
+	if qkey>>31 != 0 { // a privileged key is taken from the queue pair
+		qkey = q.Attr.QKey
+	}
+	if peer.Attr.QKey != qkey || !samePKey(q, peer) {
+		return nil, outcome{}
+	}
+	return peer, outcome{}
+}
+
+// samePKey reports whether the partition keys of two queue pairs match: same
+// number, and at least one of them a full member.
+func samePKey(a, b *QP) bool {
+	x, y := a.port().PKeys[a.Attr.PKeyIndex], b.port().PKeys[b.Attr.PKeyIndex]
+	return x&0x7fff == y&0x7fff && x&0x7fff != 0 && (x|y)&0x8000 != 0
+}
+
+// nak ends a request with an error that the responder found and goes to ERR
+// for.
+func nak(p *QP, st Status, event EventType) outcome {
+	return outcome{status: st, failed: p, event: event}
+}
+
+// respond executes at p a request from q whose local memory is in f.local.
+func (f *Fabric) respond(p, q *QP, r *Request) outcome {
+	switch {
+	case r.Op == OpSend:
+		return f.receive(p, q, r)
+	case r.Op == OpWrite:
+		return f.write(p, q, r)
+	case r.Op == OpRead:
+		return f.read(p, q, r)
+	}
+	return f.atomic(p, q, r)
+}
+
+// grhLen is the room that a datagram's receive buffer keeps for a header.
+const grhLen = 40
+
+func (f *Fabric) receive(p, q *QP, r *Request) outcome {
+	if !p.Queues.NextRecv(&p.recv) {
+		return outcome{answer: notReady}
+	}
+	length, grh := r.Length, false
+	if p.Type == UD {
+		length += grhLen
+		grh = r.To.Global
+	}
+	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
+		SourceQPN: q.Num, HasGRH: grh, SLID: q.port().LID}
+	if length > total(p.recv.SGL) {
+		a.Status = LocalLengthError
+		p.Queues.CompleteRecv(&p.recv, &a)
+		return nak(p, RemoteInvalidRequest, 0)
+	}
+	var ok bool
+	if f.remote, ok = p.Device.translateList(f.remote[:0], p.PD, p.recv.SGL, LocalWrite); !ok {
+		a.Status = LocalProtectionError
+		p.Queues.CompleteRecv(&p.recv, &a)
+		return nak(p, RemoteOperationError, 0)
+	}
+	if p.Type == UD {
+		f.remote = f.placeGRH(f.remote, q, p, grh)
+	}
+	if o, ok := f.move(p, f.remote, f.local); !ok {
+		if o.failed != nil {
+			a.Status = LocalProtectionError
+		} else {
+			a.Status = RemoteAborted
+		}
+		p.Queues.CompleteRecv(&p.recv, &a)
+		return o
+	}
+	if r.Invalidate {
+		if o, ok := p.invalidate(r); !ok {
+			a.Status = LocalQPOpError
+			p.Queues.CompleteRecv(&p.recv, &a)
+			return o
+		}
+	}
+	p.Queues.CompleteRecv(&p.recv, &a)
+	return ended(Success)
+}
+
+// invalidate ends the responder's key that a send names.
+func (q *QP) invalidate(*Request) (outcome, bool) {
+	// Only memory windows and fast registrations can be invalidated from afar.
+	return nak(q, RemoteOperationError, EventQPAccessError), false
+}
+
+// placeGRH writes the header of a datagram and returns the room behind it.
+func (f *Fabric) placeGRH(dst []dma.Span, q, p *QP, present bool) []dma.Span {
+	var h [grhLen]byte
+	if present {
+		h[0] = 0x60
+		h[7] = q.Attr.HopLimit
+		if e, ok := q.port().GID(int(q.Attr.SGIDIndex)); ok {
+			copy(h[8:24], e.GID[:])
+		}
+		if e, ok := p.port().GID(0); ok {
+			copy(h[24:40], e.GID[:])
+		}
+	}
+	rest := h[:]
+	for i := range dst {
+		s := &dst[i]
+		n := min(s.Len, uint64(len(rest)))
+		if present {
+			copy(s.Addr.Bytes(int(n)), rest)
+		}
+		rest = rest[n:]
+		s.Addr += dma.Addr(n)
+		s.Len -= n
+		if len(rest) == 0 {
+			break
+		}
+	}
+	return dst
+}
+
+func (f *Fabric) write(p, q *QP, r *Request) outcome {
+	if p.Attr.Access&RemoteWrite == 0 {
+		return nak(p, RemoteInvalidRequest, EventQPRequestError)
+	}
+	f.remote = f.remote[:0]
+	if r.Length > 0 {
+		var ok bool
+		if f.remote, ok = p.Device.translate(f.remote, p.PD, r.RKey, r.RemoteAddr, r.Length, RemoteWrite, 0); !ok {
+			return nak(p, RemoteAccessError, EventQPAccessError)
+		}
+	}
+	if r.HasImm && !p.Queues.NextRecv(&p.recv) {
+		return outcome{answer: notReady}
+	}
+	if o, ok := f.move(p, f.remote, f.local); !ok {
+		return o
+	}
+	if r.HasImm {
+		p.Queues.CompleteRecv(&p.recv, &Arrival{Op: OpWrite, Length: r.Length, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
+			SourceQPN: q.Num, SLID: q.port().LID})
+	}
+	return ended(Success)
+}
+
+func (f *Fabric) read(p, q *QP, r *Request) outcome {
+	if p.Attr.Access&RemoteRead == 0 || p.Attr.MaxDestRdAtomic == 0 {
+		return nak(p, RemoteInvalidRequest, EventQPRequestError)
+	}
+	if r.Length == 0 {
+		return ended(Success)
+	}
+	var ok bool
+	if f.remote, ok = p.Device.translate(f.remote[:0], p.PD, r.RKey, r.RemoteAddr, r.Length, RemoteRead, 0); !ok {
+		return nak(p, RemoteAccessError, EventQPAccessError)
+	}
+	if o, ok := f.move(p, f.local, f.remote); !ok {
+		return o
+	}
+	return ended(Success)
+}
+
+func (f *Fabric) atomic(p, q *QP, r *Request) outcome {
+	if p.Attr.Access&RemoteAtomic == 0 || p.Attr.MaxDestRdAtomic == 0 || r.RemoteAddr&7 != 0 {
+		return nak(p, RemoteInvalidRequest, EventQPRequestError)
+	}
+	var ok bool
+	if f.remote, ok = p.Device.translate(f.remote[:0], p.PD, r.RKey, r.RemoteAddr, 8, RemoteAtomic, 0); !ok || len(f.remote) != 1 {
+		return nak(p, RemoteAccessError, EventQPAccessError)
+	}
+	at := f.remote[0].Addr
+	err := dma.Guard(func() {
+		if r.Op == OpCompareSwap {
+			f.old = at.CompareAndSwap64(r.Compare, r.CompareMask, r.Swap, r.SwapMask)
+		} else {
+			f.old = at.FetchAdd64(r.Swap, r.SwapMask)
+		}
+	})
+	if err != nil {
+		return nak(p, RemoteOperationError, EventQPFatal)
+	}
+	if o, ok := f.move(p, f.local, []dma.Span{f.oldSpan()}); !ok {
+		return o
+	}
+	return ended(Success)
+}
+
+// move copies between the memories of requester and responder p. Memory that
+// went away since it was registered is the fault of its owner.
+func (f *Fabric) move(p *QP, dst, src []dma.Span) (outcome, bool) {
+	_, err := dma.Copy(dst, src)
+	if err == nil {
+		return outcome{}, true
+	}
+	var fault *dma.FaultError
+	if errors.As(err, &fault) && fault.In(f.remote) {
+		return nak(p, RemoteOperationError, EventQPFatal), false
+	}
+	return ended(LocalProtectionError), false
+}

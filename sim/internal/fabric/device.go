@@ -1,0 +1,202 @@
+package fabric
+
+import (
+	"syscall"
+)
+
+// LinkLayer is what a port is plugged into (the numbers of verbs).
+type LinkLayer uint8
+
+// The link layers.
+const (
+	LinkUnspecified LinkLayer = 0
+	LinkInfiniBand  LinkLayer = 1
+	LinkEthernet    LinkLayer = 2
+)
+
+// GIDType is the protocol of a GID's packets (enum ib_uverbs_gid_type).
+type GIDType uint8
+
+// The protocols.
+const (
+	GIDInfiniBand GIDType = 0
+	GIDRoCEv1     GIDType = 1
+	GIDRoCEv2     GIDType = 2
+)
+
+// GID is a port's address.
+type GID [16]byte
+
+// GIDEntry is an entry of a port's table; the zero GID is an empty one.
+type GIDEntry struct {
+	GID         GID
+	Type        GIDType
+	NetDev      string
+	NetDevIndex uint32
+}
+
+// Port is a device's connection to the fabric. All ports of a link layer are
+// connected with each other.
+type Port struct {
+	Number     uint8
+	LinkLayer  LinkLayer
+	LID        uint16
+	GIDs       []GIDEntry
+	PKeys      []uint16
+	MaxMTU     uint8 // enum ibv_mtu
+	ActiveMTU  uint8
+	MaxMsgSize uint64
+	Width      uint8
+	Speed      uint8
+	MAC        [6]byte
+	Up         bool
+}
+
+// GID returns a table entry that is not empty.
+func (p *Port) GID(index int) (GIDEntry, bool) {
+	if index < 0 || index >= len(p.GIDs) || p.GIDs[index].GID == (GID{}) {
+		return GIDEntry{}, false
+	}
+	return p.GIDs[index], true
+}
+
+// Limits bound what a device grants.
+type Limits struct {
+	MaxQP, MaxCQ, MaxMR, MaxPD, MaxAH, MaxSRQ int
+	MaxQPWR, MaxCQE, MaxSRQWR                 int
+	MaxSGE, MaxSRQSGE                         int
+	MaxRdAtomic                               int
+	MaxMRSize                                 uint64
+}
+
+// Device is a node of the fabric.
+type Device struct {
+	Name    string
+	Ports   []*Port
+	Limits  Limits
+	Removed bool // as after hot-unplug: nothing moves any more
+
+	fabric  *Fabric
+	keys    keys
+	qps     map[uint32]*QP
+	lastQPN uint32
+	lastPD  uint32
+	pds     int
+}
+
+// Port returns the port of that number, counted from 1, nil if there is none.
+func (d *Device) Port(number uint8) *Port {
+	if number < 1 || int(number) > len(d.Ports) {
+		return nil
+	}
+	return d.Ports[number-1]
+}
+
+// NewPD makes a protection domain.
+func (d *Device) NewPD() (*PD, error) {
+	if d.pds >= d.Limits.MaxPD {
+		return nil, syscall.ENOMEM
+	}
+	d.pds++
+	d.lastPD++
+	return &PD{Num: d.lastPD}, nil
+}
+
+// FreePD ends one.
+func (d *Device) FreePD(*PD) { d.pds-- }
+
+// AddQP gives a queue pair its number and makes it known.
+func (d *Device) AddQP(q *QP) error {
+	if len(d.qps) >= d.Limits.MaxQP {
+		return syscall.ENOMEM
+	}
+	for {
+		d.lastQPN = (d.lastQPN + 1) & 0xffffff
+		if _, taken := d.qps[d.lastQPN]; !taken && d.lastQPN >= firstQPN {
+			break
+		}
+	}
+	q.Num, q.Device = d.lastQPN, d
+	d.qps[q.Num] = q
+	d.fabric.qps = append(d.fabric.qps, q)
+	return nil
+}
+
+// The lowest numbers are those of management queue pairs.
+const firstQPN = 0x100
+
+// RemoveQP forgets a queue pair, without a word to its peer.
+func (d *Device) RemoveQP(q *QP) {
+	q.State = StateReset
+	q.gone = true
+	delete(d.qps, q.Num)
+	d.fabric.qps = remove(d.fabric.qps, q)
+}
+
+// QP returns the queue pair of that number, nil if there is none.
+func (d *Device) QP(number uint32) *QP { return d.qps[number] }
+
+// remove deletes one element, whose order does not matter.
+func remove[T comparable](s []T, v T) []T {
+	for i := range s {
+		if s[i] == v {
+			var zero T
+			s[i] = s[len(s)-1]
+			s[len(s)-1] = zero
+			return s[:len(s)-1]
+		}
+	}
+	return s
+}
+
+// Address is where a port is, as an address vector says.
+type Address struct {
+	Global bool // by GID; by LID otherwise
+	GID    GID
+	Type   GIDType
+	LID    uint16
+	SL     uint8
+}
+
+// find returns the device and port of an address, as seen from a port.
+func (f *Fabric) find(from *Port, a *Address) (*Device, *Port) {
+	for _, d := range f.devices {
+		for _, p := range d.Ports {
+			if p.LinkLayer == from.LinkLayer && p.is(a) {
+				return d, p
+			}
+		}
+	}
+	return nil, nil
+}
+
+// is reports whether a leads to the port. Within an InfiniBand subnet the LID
+// alone decides.
+func (p *Port) is(a *Address) bool {
+	if p.LinkLayer == LinkInfiniBand && a.LID != 0 {
+		return p.LID == a.LID
+	}
+	if !a.Global {
+		return false
+	}
+	for i := range p.GIDs {
+		if p.GIDs[i].GID == a.GID && p.GIDs[i].Type == a.Type {
+			return true
+		}
+	}
+	return false
+}
+
+// MACOf returns the Ethernet address of the port with that GID.
+func (f *Fabric) MACOf(g GID) (mac [6]byte, ok bool) {
+	for _, d := range f.devices {
+		for _, p := range d.Ports {
+			for i := range p.GIDs {
+				if p.GIDs[i].GID == g && p.LinkLayer == LinkEthernet {
+					return p.MAC, true
+				}
+			}
+		}
+	}
+	return mac, false
+}

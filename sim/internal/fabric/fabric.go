@@ -1,0 +1,60 @@
+package fabric
+
+import (
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+)
+
+// Fabric connects devices. Its zero value has none; see New.
+type Fabric struct {
+	sync.Mutex
+
+	// Patience is how long a request waits for a peer that may still come: one
+	// that is not ready to receive, or whose port is down.
+	Patience time.Duration
+
+	devices []*Device
+	qps     []*QP
+	pollers []Poller
+	start   time.Time
+	engine  engine
+
+	// Scratch of the request in progress, which the lock protects.
+	local, remote []dma.Span
+	old           uint64
+}
+
+// Poller looks into memory that programs change without a doorbell's sound,
+// such as a completion queue's arming. It returns how much it did.
+type Poller interface{ Poll() int }
+
+// New makes a fabric of devices.
+func New(devices ...*Device) *Fabric {
+	f := &Fabric{Patience: 2 * time.Second, start: time.Now(), devices: devices}
+	for i, d := range devices {
+		d.fabric = f
+		d.qps = make(map[uint32]*QP)
+		d.lastQPN = firstQPN + uint32(i)*0x1000
+	}
+	return f
+}
+
+// Devices returns the devices in order.
+func (f *Fabric) Devices() []*Device { return f.devices }
+
+// AddPoller has p polled until RemovePoller.
+func (f *Fabric) AddPoller(p Poller) { f.pollers = append(f.pollers, p) }
+
+// RemovePoller ends that.
+func (f *Fabric) RemovePoller(p Poller) { f.pollers = remove(f.pollers, p) }
+
+// now is the fabric's clock.
+func (f *Fabric) now() time.Duration { return time.Since(f.start) }
+
+// oldSpan is where atomics leave what they found.
+func (f *Fabric) oldSpan() dma.Span {
+	return dma.Span{Addr: dma.Addr(uintptr(unsafe.Pointer(&f.old))), Len: 8}
+}

@@ -1,0 +1,173 @@
+package fabric
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+)
+
+// Access is what a memory region or a queue pair permits (enum
+// ibv_access_flags).
+type Access uint32
+
+// The rights that a device checks.
+const (
+	LocalWrite   Access = 1 << 0
+	RemoteWrite  Access = 1 << 1
+	RemoteRead   Access = 1 << 2
+	RemoteAtomic Access = 1 << 3
+	BindMW       Access = 1 << 4
+	ZeroBased    Access = 1 << 5
+	OnDemand     Access = 1 << 6
+	HugePages    Access = 1 << 7
+	// Optional flags are ignored by devices that don't know them.
+	RelaxedOrdering Access = 1 << 20
+	OptionalFlags   Access = 0x3ff << 20
+)
+
+// CheckAccess refuses combinations that the verbs rule out.
+func CheckAccess(a Access) error {
+	known := LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | BindMW | ZeroBased | OnDemand | HugePages | OptionalFlags
+	if a&^known != 0 || a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0 {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// PD is a protection domain: queue pairs reach only the memory in their own.
+type PD struct{ Num uint32 }
+
+// MR is a memory region.
+type MR struct {
+	PD     *PD
+	Key    uint32 // both keys are the same
+	Access Access
+	IOVA   uint64 // what requests call the first byte
+	Len    uint64
+	Addr   dma.Addr // where that byte is
+
+	// An indirect region is made of pieces of others instead.
+	Indirect bool
+	Pieces   []SGE
+}
+
+// maxDepth is how far indirect regions may lead to others.
+const maxDepth = 4
+
+// keys is a device's table of memory keys. A key is an index and, in its low
+// byte, a variant that changes when the index is used again.
+type keys struct {
+	regions []*MR
+	free    []uint32 // indices, oldest first
+	variant []uint8
+}
+
+// firstKey keeps small numbers, which forgotten keys tend to be, invalid.
+const firstKey = 0x10
+
+// AddMR gives a region its key. Variants count up from the low byte of
+// m.Key, which is kept if fixed is set.
+func (d *Device) AddMR(m *MR, fixed bool) error {
+	k := &d.keys
+	if len(k.regions) == 0 {
+		k.regions = make([]*MR, firstKey)
+		k.variant = make([]uint8, firstKey)
+	}
+	if len(k.regions)-len(k.free) >= d.Limits.MaxMR {
+		return syscall.ENOMEM
+	}
+	var i uint32
+	// A table that grows before it reuses lets stale keys be caught longer.
+	if len(k.regions) < 256 || len(k.free) < 128 {
+		i = uint32(len(k.regions))
+		k.regions = append(k.regions, nil)
+		k.variant = append(k.variant, uint8(0x42+i*7))
+	} else {
+		i = k.free[0]
+		k.free = k.free[1:]
+		k.variant[i]++
+	}
+	if !fixed {
+		m.Key = uint32(k.variant[i])
+	}
+	m.Key = i<<8 | m.Key&0xff
+	k.regions[i] = m
+	return nil
+}
+
+// RemoveMR makes a region's key invalid.
+func (d *Device) RemoveMR(m *MR) {
+	i := m.Key >> 8
+	d.keys.regions[i] = nil
+	d.keys.free = append(d.keys.free, i)
+}
+
+// MR returns the region of that key, nil if there is none.
+func (d *Device) MR(key uint32) *MR {
+	if i := key >> 8; int(i) < len(d.keys.regions) {
+		if m := d.keys.regions[i]; m != nil && m.Key == key {
+			return m
+		}
+	}
+	return nil
+}
+
+// translate appends to spans where [addr, addr+n) of the key's region lies, if
+// the region belongs to pd, covers it and permits need.
+func (d *Device) translate(spans []dma.Span, pd *PD, key uint32, addr, n uint64, need Access, depth int) ([]dma.Span, bool) {
+	m := d.MR(key)
+	if m == nil || m.PD != pd || m.Access&need != need {
+		return spans, false
+	}
+	off := addr - m.IOVA
+	if addr < m.IOVA || off > m.Len || n > m.Len-off {
+		return spans, false
+	}
+	if !m.Indirect {
+		return append(spans, dma.Span{Addr: m.Addr + dma.Addr(off), Len: n}), true
+	}
+	if depth == maxDepth {
+		return spans, false
+	}
+	// What lies below is local to the device: only writing needs a right there.
+	for i := range m.Pieces {
+		p := &m.Pieces[i]
+		if off >= p.Len {
+			off -= p.Len
+			continue
+		}
+		k := min(n, p.Len-off)
+		var ok bool
+		if spans, ok = d.translate(spans, pd, p.LKey, p.Addr+off, k, localNeed(need), depth+1); !ok {
+			return spans, false
+		}
+		off, n = 0, n-k
+		if n == 0 {
+			return spans, true
+		}
+	}
+	return spans, n == 0
+}
+
+func localNeed(need Access) Access {
+	if need&(LocalWrite|RemoteWrite|RemoteAtomic) != 0 {
+		return LocalWrite
+	}
+	return 0
+}
+
+// translateList appends where the pieces of a local list lie.
+func (d *Device) translateList(spans []dma.Span, pd *PD, sgl []SGE, need Access) ([]dma.Span, bool) {
+	for i := range sgl {
+		s := &sgl[i]
+		if s.Inline {
+			spans = append(spans, dma.Span{Addr: dma.Addr(s.Addr), Len: s.Len})
+			continue
+		}
+		var ok bool
+		if spans, ok = d.translate(spans, pd, s.LKey, s.Addr, s.Len, need, 0); !ok {
+			return spans, false
+		}
+	}
+	return spans, true
+}

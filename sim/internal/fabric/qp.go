@@ -1,0 +1,219 @@
+package fabric
+
+import (
+	"syscall"
+	"time"
+)
+
+// EventType is an asynchronous event (enum ibv_event_type).
+type EventType uint32
+
+// The events that devices raise.
+const (
+	EventCQError          EventType = 0
+	EventQPFatal          EventType = 1
+	EventQPRequestError   EventType = 2
+	EventQPAccessError    EventType = 3
+	EventCommEstablished  EventType = 4
+	EventSQDrained        EventType = 5
+	EventDeviceFatal      EventType = 8
+	EventPortActive       EventType = 9
+	EventPortError        EventType = 10
+	EventLIDChange        EventType = 11
+	EventPKeyChange       EventType = 12
+	EventSRQError         EventType = 14
+	EventSRQLimit         EventType = 15
+	EventLastWQEReached   EventType = 16
+	EventClientReregister EventType = 17
+	EventGIDChange        EventType = 18
+)
+
+// Attr are the attributes of a queue pair that can be modified.
+type Attr struct {
+	Access          Access
+	PKeyIndex       uint16
+	Port            uint8
+	QKey            uint32
+	PathMTU         uint8
+	To              Address
+	SGIDIndex       uint8
+	FlowLabel       uint32
+	HopLimit        uint8
+	TrafficClass    uint8
+	StaticRate      uint8
+	DestQPN         uint32
+	RQPSN, SQPSN    uint32
+	Timeout         uint8 // 4.096 µs · 2^Timeout; 0 is for ever
+	RetryCount      uint8
+	RNRRetry        uint8 // 7 is for ever
+	MinRNRTimer     uint8
+	MaxRdAtomic     uint8
+	MaxDestRdAtomic uint8
+}
+
+// QP is a queue pair.
+type QP struct {
+	Type   QPType
+	PD     *PD
+	Queues Queues
+	Notify func(EventType) // tells the owner
+	HasSRQ bool
+
+	Num    uint32 // given by Device.AddQP, as is Device
+	Device *Device
+	State  State
+	Attr   Attr
+
+	gone bool
+	peer *QP // of a connected one, as found last
+
+	// The request in progress: one at a time, in order.
+	head     Request
+	headBusy bool
+	recv     Receive
+	rnrLeft  uint8
+	since    time.Duration // when an answer was first missed; 0 if none is
+	until    time.Duration // not to be tried again before
+}
+
+// Modify changes the attributes that mask names, and perhaps the state. next
+// holds their values.
+func (q *QP) Modify(next *Attr, state State, mask Mask) error {
+	from := q.State
+	if mask&MaskState == 0 {
+		state = from
+	}
+	if !allowed(q.Type, from, state, mask) {
+		return syscall.EINVAL
+	}
+	if err := q.check(next, mask); err != nil {
+		return err
+	}
+	q.apply(next, mask)
+	if mask&MaskState != 0 {
+		q.enter(state)
+	}
+	q.Device.fabric.Kick()
+	return nil
+}
+
+func (q *QP) check(a *Attr, mask Mask) error {
+	port := q.Device.Port(q.Attr.Port)
+	if mask&MaskPort != 0 {
+		if port = q.Device.Port(a.Port); port == nil {
+			return syscall.EINVAL
+		}
+	}
+	max := q.Device.Limits.MaxRdAtomic
+	switch {
+	case mask&(MaskPKeyIndex|MaskAV|MaskPathMTU) != 0 && port == nil,
+		mask&MaskPKeyIndex != 0 && int(a.PKeyIndex) >= len(port.PKeys),
+		mask&MaskPathMTU != 0 && (a.PathMTU < 1 || a.PathMTU > port.MaxMTU),
+		mask&MaskMaxRdAtomic != 0 && int(a.MaxRdAtomic) > max,
+		mask&MaskMaxDestRdAtomic != 0 && int(a.MaxDestRdAtomic) > max,
+		mask&MaskTimeout != 0 && a.Timeout > 31,
+		mask&MaskRetryCount != 0 && a.RetryCount > 7,
+		mask&MaskRNRRetry != 0 && a.RNRRetry > 7,
+		mask&MaskMinRNRTimer != 0 && a.MinRNRTimer > 31,
+		mask&MaskDestQPN != 0 && a.DestQPN > 0xffffff:
+		return syscall.EINVAL
+	}
+	if mask&MaskAV != 0 {
+		if port.LinkLayer == LinkEthernet && !a.To.Global {
+			return syscall.EINVAL
+		}
+		if a.To.Global {
+			if int(a.SGIDIndex) >= len(port.GIDs) {
+				return syscall.EINVAL
+			}
+			entry, ok := port.GID(int(a.SGIDIndex))
+			if !ok {
+				return syscall.ENODATA
+			}
+			a.To.Type = entry.Type
+		}
+	}
+	return nil
+}
+
+func (q *QP) apply(a *Attr, mask Mask) {
+	set := func(m Mask, f func()) {
+		if mask&m != 0 {
+			f()
+		}
+	}
+	c := &q.Attr
+	set(MaskAccess, func() { c.Access = a.Access })
+	set(MaskPKeyIndex, func() { c.PKeyIndex = a.PKeyIndex })
+	set(MaskPort, func() { c.Port = a.Port })
+	set(MaskQKey, func() { c.QKey = a.QKey })
+	set(MaskPathMTU, func() { c.PathMTU = a.PathMTU })
+	set(MaskAV, func() {
+		c.To, c.SGIDIndex, c.FlowLabel, c.HopLimit = a.To, a.SGIDIndex, a.FlowLabel, a.HopLimit
+		c.TrafficClass, c.StaticRate = a.TrafficClass, a.StaticRate
+	})
+	set(MaskDestQPN, func() { c.DestQPN = a.DestQPN })
+	set(MaskRQPSN, func() { c.RQPSN = a.RQPSN & 0xffffff })
+	set(MaskSQPSN, func() { c.SQPSN = a.SQPSN & 0xffffff })
+	set(MaskTimeout, func() { c.Timeout = a.Timeout })
+	set(MaskRetryCount, func() { c.RetryCount = a.RetryCount })
+	set(MaskRNRRetry, func() { c.RNRRetry, q.rnrLeft = a.RNRRetry, a.RNRRetry })
+	set(MaskMinRNRTimer, func() { c.MinRNRTimer = a.MinRNRTimer })
+	set(MaskMaxRdAtomic, func() { c.MaxRdAtomic = a.MaxRdAtomic })
+	set(MaskMaxDestRdAtomic, func() { c.MaxDestRdAtomic = a.MaxDestRdAtomic })
+}
+
+func (q *QP) enter(s State) {
+	from := q.State
+	switch s {
+	case StateErr:
+		q.Fail()
+		return
+	case StateReset:
+		q.Queues.Reset()
+		q.peer, q.headBusy, q.since, q.until, q.Attr = nil, false, 0, 0, Attr{}
+	}
+	q.State = s
+	if s == StateSQD && from == StateRTS {
+		// Requests run to their end or not at all: nothing is left to drain but
+		// one that waits.
+		q.Notify(EventSQDrained)
+	}
+}
+
+// Fail moves the queue pair to ERR and flushes what is posted.
+func (q *QP) Fail() {
+	if q.State == StateErr {
+		return
+	}
+	q.State = StateErr
+	q.flush()
+	if q.HasSRQ {
+		q.Notify(EventLastWQEReached)
+	}
+}
+
+// flush ends what is posted on a queue pair in ERR. It returns how many
+// requests that were.
+func (q *QP) flush() (n int) {
+	if q.headBusy {
+		q.headBusy = false
+		q.Queues.CompleteSend(&q.head, FlushError)
+		n++
+	}
+	for q.Queues.NextSend(&q.head) {
+		q.Queues.CompleteSend(&q.head, FlushError)
+		n++
+	}
+	if q.HasSRQ {
+		return n
+	}
+	for q.Queues.NextRecv(&q.recv) {
+		q.Queues.CompleteRecv(&q.recv, &Arrival{Status: FlushError})
+		n++
+	}
+	return n
+}
+
+// port returns the queue pair's own port.
+func (q *QP) port() *Port { return q.Device.Port(q.Attr.Port) }

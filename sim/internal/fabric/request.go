@@ -1,0 +1,131 @@
+package fabric
+
+// Op is what a send request asks for.
+type Op uint8
+
+// The operations.
+const (
+	OpInvalid Op = iota // a work queue element that the device can't read
+	OpNop
+	OpSend
+	OpWrite
+	OpRead
+	OpCompareSwap
+	OpFetchAdd
+	OpLocal // on the device's own tables; see Queues.ExecuteLocal
+)
+
+var opNames = [...]string{"invalid", "nop", "send", "write", "read", "compare-swap", "fetch-add", "local"}
+
+// String returns the operation's name.
+func (o Op) String() string { return opNames[o] }
+
+func (o Op) isAtomic() bool { return o == OpCompareSwap || o == OpFetchAdd }
+
+// SGE is a piece of a request's local memory.
+type SGE struct {
+	Addr   uint64
+	Len    uint64
+	LKey   uint32
+	Inline bool // Addr lies in the work queue itself, which needs no key
+}
+
+// Request is one element of a send queue.
+type Request struct {
+	Op         Op
+	HasImm     bool
+	Imm        [4]byte // as it travels
+	Invalidate bool    // the receiver's key, named by Imm
+	Signaled   bool    // completes visibly when it succeeds
+	Solicited  bool
+
+	RemoteAddr uint64
+	RKey       uint32
+
+	// Atomics. Masks select bits; see dma.Addr.
+	Compare, CompareMask uint64
+	Swap, SwapMask       uint64 // also what is added, and where fields end
+
+	// Where a datagram goes.
+	To   Address
+	QPN  uint32
+	QKey uint32
+
+	SGL    []SGE
+	Length uint64 // of SGL
+
+	// What the device model needs to complete it.
+	Index   uint16
+	Opcode  uint8
+	Problem string // of OpInvalid
+}
+
+// Receive is one element of a receive queue.
+type Receive struct {
+	SGL   []SGE
+	Index uint16
+}
+
+// Arrival is how a receive request ends.
+type Arrival struct {
+	Status     Status
+	Op         Op // OpSend, or OpWrite with immediate data
+	Length     uint64
+	HasImm     bool
+	Imm        [4]byte
+	Invalidate bool
+	Solicited  bool
+	SourceQPN  uint32
+	HasGRH     bool
+	PKeyIndex  uint16
+	SLID       uint16
+	SL         uint8
+}
+
+// Queues are a queue pair's work queues and the completion queues behind them,
+// in the format of a device.
+type Queues interface {
+	// NextSend takes the next posted request into r, whose slices it reuses.
+	NextSend(r *Request) bool
+	// CompleteSend ends a request that NextSend gave.
+	CompleteSend(r *Request, st Status)
+	// NextRecv takes the next posted receive into r.
+	NextRecv(r *Receive) bool
+	// CompleteRecv ends a receive that NextRecv gave.
+	CompleteRecv(r *Receive, a *Arrival)
+	// ExecuteLocal does an OpLocal.
+	ExecuteLocal(r *Request) Status
+	// Reset empties the queues.
+	Reset()
+	// RecvPending reports whether NextRecv has one.
+	RecvPending() bool
+}
+
+// Status is how a request ends (enum ibv_wc_status).
+type Status uint8
+
+// The ends that a device reports.
+const (
+	Success              Status = 0
+	LocalLengthError     Status = 1
+	LocalQPOpError       Status = 2
+	LocalProtectionError Status = 4
+	FlushError           Status = 5
+	BindError            Status = 6
+	BadResponseError     Status = 7
+	LocalAccessError     Status = 8
+	RemoteInvalidRequest Status = 9
+	RemoteAccessError    Status = 10
+	RemoteOperationError Status = 11
+	RetryExceeded        Status = 12
+	RNRRetryExceeded     Status = 13
+	RemoteAborted        Status = 16
+)
+
+// total sums the lengths of pieces.
+func total(sgl []SGE) (n uint64) {
+	for i := range sgl {
+		n += sgl[i].Len
+	}
+	return n
+}

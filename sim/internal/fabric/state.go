@@ -1,0 +1,122 @@
+package fabric
+
+// QPType is a queue pair's service (enum ibv_qp_type).
+type QPType uint8
+
+// The services.
+const (
+	RC QPType = 2
+	UC QPType = 3
+	UD QPType = 4
+)
+
+// State is where a queue pair is in its life (enum ibv_qp_state).
+type State uint8
+
+// The states.
+const (
+	StateReset State = iota
+	StateInit
+	StateRTR
+	StateRTS
+	StateSQD
+	StateSQE
+	StateErr
+)
+
+// Mask says which attributes a modification carries (enum ibv_qp_attr_mask).
+type Mask uint32
+
+// The attributes.
+const (
+	MaskState            Mask = 1 << 0
+	MaskCurState         Mask = 1 << 1
+	MaskEnSQDAsyncNotify Mask = 1 << 2
+	MaskAccess           Mask = 1 << 3
+	MaskPKeyIndex        Mask = 1 << 4
+	MaskPort             Mask = 1 << 5
+	MaskQKey             Mask = 1 << 6
+	MaskAV               Mask = 1 << 7
+	MaskPathMTU          Mask = 1 << 8
+	MaskTimeout          Mask = 1 << 9
+	MaskRetryCount       Mask = 1 << 10
+	MaskRNRRetry         Mask = 1 << 11
+	MaskRQPSN            Mask = 1 << 12
+	MaskMaxRdAtomic      Mask = 1 << 13
+	MaskAltPath          Mask = 1 << 14
+	MaskMinRNRTimer      Mask = 1 << 15
+	MaskSQPSN            Mask = 1 << 16
+	MaskMaxDestRdAtomic  Mask = 1 << 17
+	MaskPathMigState     Mask = 1 << 18
+	MaskCap              Mask = 1 << 19
+	MaskDestQPN          Mask = 1 << 20
+	MaskRateLimit        Mask = 1 << 25
+)
+
+// attrs are what a transition needs and what else it may carry.
+type attrs struct{ required, optional Mask }
+
+type transition struct{ from, to State }
+
+// transitions lists what leads from state to state, by service (IBA volume 1,
+// section 11.2.5.2, table 95). Any state leads to RESET and ERR without more.
+var transitions = map[QPType]map[transition]attrs{
+	RC: {
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateRTR}: {
+			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN | MaskMaxDestRdAtomic | MaskMinRNRTimer,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
+		},
+		{StateRTR, StateRTS}: {
+			required: MaskTimeout | MaskRetryCount | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
+			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState | MaskRateLimit,
+		},
+		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskMinRNRTimer | MaskRateLimit},
+		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
+		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
+		{StateSQD, StateSQD}: {optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic | MaskMaxDestRdAtomic |
+			MaskAltPath | MaskAccess | MaskPKeyIndex | MaskMinRNRTimer | MaskPathMigState},
+	},
+	UC: {
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateRTR}: {
+			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
+			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
+		},
+		{StateRTR, StateRTS}: {required: MaskSQPSN, optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState | MaskRateLimit},
+		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskRateLimit},
+		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
+		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
+		{StateSQD, StateSQD}: {optional: MaskAV | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskPathMigState},
+		{StateSQE, StateRTS}: {optional: MaskCurState | MaskAccess},
+	},
+	UD: {
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskQKey},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskQKey},
+		{StateInit, StateRTR}:   {optional: MaskPKeyIndex | MaskQKey},
+		{StateRTR, StateRTS}:    {required: MaskSQPSN, optional: MaskCurState | MaskQKey | MaskRateLimit},
+		{StateRTS, StateRTS}:    {optional: MaskCurState | MaskQKey | MaskRateLimit},
+		{StateRTS, StateSQD}:    {optional: MaskEnSQDAsyncNotify},
+		{StateSQD, StateRTS}:    {optional: MaskCurState | MaskQKey},
+		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},
+		{StateSQE, StateRTS}:    {optional: MaskCurState | MaskQKey},
+	},
+}
+
+// allowed reports whether a queue pair may go from one state to another with
+// the attributes in mask.
+func allowed(t QPType, from, to State, mask Mask) bool {
+	if mask&MaskCurState != 0 && (from < StateRTR || from > StateSQE) {
+		return false
+	}
+	var a attrs
+	if to != StateReset && to != StateErr {
+		var ok bool
+		if a, ok = transitions[t][transition{from, to}]; !ok {
+			return false
+		}
+	}
+	return mask&a.required == a.required && mask&^(a.required|a.optional|MaskState) == 0
+}

@@ -1,0 +1,105 @@
+//go:build linux && cgo
+
+package interpose
+
+// #include "interpose.h"
+import "C"
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+// Handler plays the kernel for emulated devices. Its methods run on threads
+// of the caller's, several at a time.
+type Handler interface {
+	// Discover prepares for a walk over the system's devices.
+	Discover()
+	// Open opens the device file of that name below /dev/infiniband.
+	Open(name string) (fd int, err error)
+	// DeviceNumber returns the number of the device file of that name.
+	DeviceNumber(name string) (uint32, error)
+	// Ioctl answers RDMA_VERBS_IOCTL on an open device.
+	Ioctl(id uint64, request unsafe.Pointer) error
+	// Closed is told that an open file is about to be closed.
+	Closed(id uint64)
+}
+
+// ErrNotOurs makes Open and DeviceNumber leave the name to the kernel.
+const ErrNotOurs = syscall.Errno(1 << 30)
+
+type box struct{ h Handler }
+
+var (
+	handler atomic.Pointer[box]
+	mu      sync.Mutex
+	lastID  uint64
+)
+
+// Install makes h the handler. It stays so for the life of the process.
+func Install(h Handler) {
+	if !handler.CompareAndSwap(nil, &box{h}) {
+		panic("sim: a handler is installed already")
+	}
+	C.sim_enable()
+}
+
+// AddFile makes a descriptor known as a device's, with the device number that
+// fstat is to report, or as an event file if that is 0. The result names it.
+func AddFile(fd int, deviceNumber uint32) (id uint64, err error) {
+	mu.Lock()
+	defer mu.Unlock()
+	lastID++
+	if e := C.sim_add_file(C.int(fd), C.uint64_t(lastID), C.uint32_t(deviceNumber)); e != 0 {
+		return 0, syscall.Errno(e)
+	}
+	return lastID, nil
+}
+
+// RemoveFile forgets what AddFile made known. The file is not closed.
+func RemoveFile(id uint64) {
+	mu.Lock()
+	defer mu.Unlock()
+	C.sim_remove_file(C.uint64_t(id))
+}
+
+//export goverbs_sim_open
+func goverbs_sim_open(name *C.char) C.int32_t {
+	fd, err := handler.Load().h.Open(C.GoString(name))
+	if err != nil {
+		return -C.int32_t(errno(err))
+	}
+	return C.int32_t(fd)
+}
+
+//export goverbs_sim_rdev
+func goverbs_sim_rdev(name *C.char) C.int64_t {
+	n, err := handler.Load().h.DeviceNumber(C.GoString(name))
+	if err != nil {
+		return -C.int64_t(errno(err))
+	}
+	return C.int64_t(n)
+}
+
+//export goverbs_sim_ioctl
+func goverbs_sim_ioctl(id C.uint64_t, request unsafe.Pointer) C.int32_t {
+	return C.int32_t(errno(handler.Load().h.Ioctl(uint64(id), request)))
+}
+
+//export goverbs_sim_closed
+func goverbs_sim_closed(id C.uint64_t) { handler.Load().h.Closed(uint64(id)) }
+
+//export goverbs_sim_discover
+func goverbs_sim_discover() { handler.Load().h.Discover() }
+
+func errno(err error) syscall.Errno {
+	switch e := err.(type) {
+	case nil:
+		return 0
+	case syscall.Errno:
+		return e
+	}
+	return syscall.EIO
+}

@@ -1,0 +1,339 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+// Doorbell record of a queue pair: two big-endian words that count what was
+// posted, in 16 bits.
+const (
+	qpReceive = 0
+	qpSend    = 4
+)
+
+// Send work queue elements.
+const (
+	basicBlock    = 64
+	segment       = 16
+	maxWQE        = 63 * segment // the size field has six bits
+	cqUpdate      = 2 << 2
+	solicited     = 1 << 1
+	inlineSegment = 1 << 31
+	invalidLKey   = 0x100 // ends a receive element's list
+
+	opcodeNop           = 0x00
+	opcodeSendInval     = 0x01
+	opcodeWrite         = 0x08
+	opcodeWriteImm      = 0x09
+	opcodeSend          = 0x0a
+	opcodeSendImm       = 0x0b
+	opcodeRead          = 0x10
+	opcodeCompareSwap   = 0x11
+	opcodeFetchAdd      = 0x12
+	opcodeMaskedCompare = 0x14
+	opcodeMaskedAdd     = 0x15
+	opcodeLocalInval    = 0x1b
+	opcodeUMR           = 0x25
+
+	addressVector   = 48
+	extendedAddress = 1 << 31 // of the vector's QP number word
+	grhInAddress    = 1 << 30 // of its flow label word
+)
+
+// QPConfig says where a queue pair's queues lie.
+type QPConfig struct {
+	Buf        dma.Addr // the receive queue, then the send queue
+	Record     dma.Addr
+	SendBlocks int // of 64 bytes
+	RecvCount  int
+	RecvShift  int // log2 of a receive element's size
+	UIndex     uint32
+}
+
+// QP is a queue pair's queues in a program's memory. It implements
+// fabric.Queues.
+type QP struct {
+	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ
+	Fabric         *fabric.QP
+
+	cfg      QPConfig
+	sq, rq   dma.Addr
+	sent     uint16 // blocks taken
+	received uint16 // elements taken
+	scratch  [1024]byte
+}
+
+// NewQP takes over queues.
+func NewQP(cfg QPConfig) (*QP, error) {
+	pow2 := func(n int) bool { return n == 0 || n > 0 && n <= 1<<15 && bits.OnesCount(uint(n)) == 1 }
+	if !pow2(cfg.SendBlocks) || !pow2(cfg.RecvCount) || cfg.RecvCount != 0 && (cfg.RecvShift < 4 || cfg.RecvShift > 9) ||
+		cfg.Record == 0 || cfg.Record%8 != 0 || cfg.Buf == 0 && cfg.SendBlocks+cfg.RecvCount != 0 {
+		return nil, syscall.EINVAL
+	}
+	return &QP{cfg: cfg, rq: cfg.Buf, sq: cfg.Buf + dma.Addr(cfg.RecvCount<<cfg.RecvShift)}, nil
+}
+
+// Reset implements fabric.Queues.
+func (q *QP) Reset() { q.sent, q.received = 0, 0 }
+
+// NextSend implements fabric.Queues.
+func (q *QP) NextSend(r *fabric.Request) bool {
+	if q.cfg.SendBlocks == 0 {
+		return false
+	}
+	posted := uint16((q.cfg.Record + qpSend).LoadBE32())
+	if posted == q.sent {
+		return false
+	}
+	index := q.sent
+	at := q.sq + dma.Addr(int(index)&(q.cfg.SendBlocks-1)*basicBlock)
+	var ctrl [segment]byte
+	copy(ctrl[:], at.Bytes(segment))
+	sgl := r.SGL[:0]
+	*r = fabric.Request{SGL: sgl, Index: index}
+	be := binary.BigEndian
+	word0, word1 := be.Uint32(ctrl[0:]), be.Uint32(ctrl[4:])
+	size := int(word1&0x3f) * segment
+	blocks := uint16((size + basicBlock - 1) / basicBlock)
+	switch {
+	case size == 0 || blocks > posted-index:
+		r.Problem = "size"
+	case word1>>8 != q.Fabric.Num:
+		r.Problem = "queue pair number"
+	case uint16(word0>>8) != index:
+		r.Problem = "index"
+	}
+	if r.Problem != "" {
+		q.sent = posted // nothing behind it can be found
+		return true
+	}
+	q.sent += blocks
+	r.Opcode = uint8(word0)
+	r.Signaled = ctrl[11]&cqUpdate != 0
+	r.Solicited = ctrl[11]&solicited != 0
+	copy(r.Imm[:], ctrl[12:])
+	q.decode(r, at, size)
+	return true
+}
+
+// decode reads what follows the control segment of an element.
+func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
+	be := binary.BigEndian
+	wqe := at.Bytes(min(size, q.untilWrap(at)))
+	if len(wqe) < size {
+		copy(q.scratch[:], wqe)
+		copy(q.scratch[len(wqe):], q.sq.Bytes(size-len(wqe)))
+		wqe = q.scratch[:size]
+	}
+	pos := segment
+	take := func(n int) []byte {
+		if pos+n > size {
+			r.Problem = "too short"
+			return make([]byte, n)
+		}
+		pos += n
+		return wqe[pos-n : pos]
+	}
+	switch r.Opcode {
+	case opcodeNop:
+		r.Op = fabric.OpNop
+		return
+	case opcodeUMR, opcodeLocalInval:
+		r.Op = fabric.OpLocal
+		return
+	case opcodeSend, opcodeSendImm, opcodeSendInval:
+		r.Op = fabric.OpSend
+		r.HasImm = r.Opcode == opcodeSendImm
+		r.Invalidate = r.Opcode == opcodeSendInval
+	case opcodeWrite, opcodeWriteImm:
+		r.Op = fabric.OpWrite
+		r.HasImm = r.Opcode == opcodeWriteImm
+	case opcodeRead:
+		r.Op = fabric.OpRead
+	case opcodeCompareSwap, opcodeMaskedCompare:
+		r.Op = fabric.OpCompareSwap
+	case opcodeFetchAdd, opcodeMaskedAdd:
+		r.Op = fabric.OpFetchAdd
+	default:
+		r.Problem = "opcode"
+		return
+	}
+	if q.Fabric.Type == fabric.UD {
+		q.decodeAddress(r, take)
+	}
+	if r.Op != fabric.OpSend {
+		raddr := take(segment)
+		r.RemoteAddr, r.RKey = be.Uint64(raddr), be.Uint32(raddr[8:])
+	}
+	switch r.Opcode {
+	case opcodeCompareSwap:
+		s := take(segment)
+		r.Swap, r.Compare = be.Uint64(s), be.Uint64(s[8:])
+		r.SwapMask, r.CompareMask = ^uint64(0), ^uint64(0)
+	case opcodeFetchAdd:
+		r.Swap = be.Uint64(take(segment))
+	case opcodeMaskedCompare:
+		s := take(2 * segment)
+		r.Swap, r.Compare, r.SwapMask, r.CompareMask = be.Uint64(s), be.Uint64(s[8:]), be.Uint64(s[16:]), be.Uint64(s[24:])
+	case opcodeMaskedAdd:
+		s := take(segment)
+		r.Swap, r.SwapMask = be.Uint64(s), be.Uint64(s[8:])
+	}
+	for pos < size && r.Problem == "" {
+		n := be.Uint32(wqe[pos:])
+		if n&inlineSegment != 0 {
+			n &^= inlineSegment
+			if pos+4+int(n) > size {
+				r.Problem = "inline data too long"
+				break
+			}
+			q.addInline(r, at, pos+4, int(n))
+			pos += (4 + int(n) + segment - 1) &^ (segment - 1)
+			continue
+		}
+		d := take(segment)
+		r.SGL = append(r.SGL, fabric.SGE{Addr: be.Uint64(d[8:]), Len: segmentLen(n), LKey: be.Uint32(d[4:])})
+		r.Length += segmentLen(n)
+	}
+	if r.Problem != "" {
+		r.Op = fabric.OpInvalid
+	}
+}
+
+// segmentLen is the length that a data segment's byte count stands for: zero
+// is 2 GiB.
+func segmentLen(n uint32) uint64 {
+	if n == 0 {
+		return 1 << 31
+	}
+	return uint64(n)
+}
+
+// untilWrap returns how many bytes lie between an address in the send queue
+// and its end.
+func (q *QP) untilWrap(at dma.Addr) int {
+	return int(q.sq+dma.Addr(q.cfg.SendBlocks*basicBlock)) - int(at)
+}
+
+// addInline adds n bytes at an offset of the element that starts at at.
+func (q *QP) addInline(r *fabric.Request, at dma.Addr, off, n int) {
+	r.Length += uint64(n)
+	p := at + dma.Addr(off)
+	if room := q.untilWrap(p); room <= 0 {
+		p = q.sq + dma.Addr(-room)
+	} else if n > room {
+		r.SGL = append(r.SGL, fabric.SGE{Addr: uint64(p), Len: uint64(room), Inline: true})
+		p, n = q.sq, n-room
+	}
+	r.SGL = append(r.SGL, fabric.SGE{Addr: uint64(p), Len: uint64(n), Inline: true})
+}
+
+func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
+	be := binary.BigEndian
+	av := take(segment)
+	r.QKey = be.Uint32(av)
+	dest := be.Uint32(av[8:])
+	r.QPN = dest & 0xffffff
+	r.To = fabric.Address{LID: be.Uint16(av[14:]), SL: av[12] & 0xf}
+	if dest&extendedAddress == 0 {
+		return
+	}
+	rest := take(addressVector - segment)
+	flow := be.Uint32(rest[12:])
+	port := q.Fabric.Device.Port(q.Fabric.Attr.Port)
+	if flow&grhInAddress != 0 || port.LinkLayer == fabric.LinkEthernet {
+		r.To.Global = true
+		copy(r.To.GID[:], rest[16:])
+		if e, ok := port.GID(int(flow >> 20 & 0xff)); ok {
+			r.To.Type = e.Type
+		}
+	}
+	if port.LinkLayer == fabric.LinkEthernet {
+		r.To.LID = 0 // the field holds a UDP port there
+	}
+}
+
+// ExecuteLocal implements fabric.Queues.
+func (q *QP) ExecuteLocal(r *fabric.Request) fabric.Status {
+	return fabric.LocalQPOpError
+}
+
+// CompleteSend implements fabric.Queues.
+func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
+	e := cqe{opcode: opReq, uidx: q.cfg.UIndex, wqeOpcode: r.Opcode, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(r.Length)}
+	if st != fabric.Success {
+		s := syndromes[st]
+		e.opcode, e.syndrome, e.vendor = opReqError, s.code, s.vendor
+	} else if !r.Signaled {
+		return
+	}
+	q.SendCQ.put(&e)
+}
+
+// NextRecv implements fabric.Queues.
+func (q *QP) NextRecv(r *fabric.Receive) bool {
+	if q.SRQ != nil {
+		return q.SRQ.next(r)
+	}
+	if !q.RecvPending() {
+		return false
+	}
+	at := q.rq + dma.Addr(int(q.received)&(q.cfg.RecvCount-1)<<q.cfg.RecvShift)
+	r.Index = q.received
+	r.SGL = readScatter(r.SGL[:0], at.Bytes(1<<q.cfg.RecvShift))
+	q.received++
+	return true
+}
+
+// RecvPending implements fabric.Queues.
+func (q *QP) RecvPending() bool {
+	return q.cfg.RecvCount != 0 && uint16((q.cfg.Record+qpReceive).LoadBE32()) != q.received
+}
+
+// readScatter appends the data segments of a receive element.
+func readScatter(sgl []fabric.SGE, wqe []byte) []fabric.SGE {
+	be := binary.BigEndian
+	for ; len(wqe) >= segment; wqe = wqe[segment:] {
+		key := be.Uint32(wqe[4:])
+		if key == invalidLKey {
+			break
+		}
+		sgl = append(sgl, fabric.SGE{Addr: be.Uint64(wqe[8:]), Len: segmentLen(be.Uint32(wqe)), LKey: key})
+	}
+	return sgl
+}
+
+// CompleteRecv implements fabric.Queues.
+func (q *QP) CompleteRecv(r *fabric.Receive, a *fabric.Arrival) {
+	e := cqe{uidx: q.cfg.UIndex, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
+		slid: a.SLID, solicited: a.Solicited}
+	if a.HasGRH {
+		e.srcQPN |= grhPresent
+	}
+	switch {
+	case a.Status != fabric.Success:
+		s := syndromes[a.Status]
+		e.opcode, e.syndrome, e.vendor = opRespError, s.code, s.vendor
+	case a.Op == fabric.OpWrite:
+		e.opcode = opRespWriteImm
+	case a.HasImm:
+		e.opcode = opRespSendImm
+	case a.Invalidate:
+		e.opcode = opRespSendInv
+	default:
+		e.opcode = opRespSend
+	}
+	q.RecvCQ.put(&e)
+}
+
+var epoch = time.Now()
+
+// timestamp is the device's clock, of 1 GHz.
+func timestamp() uint64 { return uint64(time.Since(epoch)) }

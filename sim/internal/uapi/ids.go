@@ -1,0 +1,180 @@
+package uapi
+
+// Object types (enum uverbs_default_objects, enum mlx5_ib_objects).
+const (
+	ObjectDevice      = 0
+	ObjectPD          = 1
+	ObjectCompChannel = 2
+	ObjectCQ          = 3
+	ObjectQP          = 4
+	ObjectSRQ         = 5
+	ObjectAH          = 6
+	ObjectMR          = 7
+	ObjectMW          = 8
+	ObjectAsyncEvent  = 16
+
+	driverNamespace = 1 << 12
+
+	ObjectMlx5DEVX    = driverNamespace
+	ObjectMlx5DEVXObj = driverNamespace + 1
+	ObjectMlx5UAR     = driverNamespace + 8
+)
+
+// Driver parts of a method's input and output.
+const (
+	AttrUHWIn  = driverNamespace
+	AttrUHWOut = driverNamespace + 1
+)
+
+// Methods of the device.
+const (
+	MethodInvokeWrite   = 0
+	MethodInfoHandles   = 1
+	MethodQueryPort     = 2
+	MethodGetContext    = 3
+	MethodQueryContext  = 4
+	MethodQueryGIDTable = 5
+	MethodQueryGIDEntry = 6
+
+	AttrCoreIn   = 0
+	AttrCoreOut  = 1
+	AttrWriteCmd = 2
+
+	AttrQueryPortNum  = 0
+	AttrQueryPortResp = 1
+
+	AttrContextCompVectors = 0
+	AttrContextCoreSupport = 1
+
+	AttrGIDTableEntrySize  = 0
+	AttrGIDTableFlags      = 1
+	AttrGIDTableEntries    = 2
+	AttrGIDTableNumEntries = 3
+
+	AttrGIDEntryPort  = 0
+	AttrGIDEntryIndex = 1
+	AttrGIDEntryFlags = 2
+	AttrGIDEntryResp  = 3
+)
+
+// Most objects have a method that makes them, 0, and one that ends them, 1.
+// PD and AH are made by write commands and have method 0 only.
+const (
+	MethodCreate  = 0
+	MethodDestroy = 1
+	MethodEnd     = 0
+	AttrEndHandle = 0
+)
+
+// Completion queues.
+const (
+	AttrCQHandle     = 0
+	AttrCQEntries    = 1
+	AttrCQUserHandle = 2
+	AttrCQChannel    = 3
+	AttrCQVector     = 4
+	AttrCQFlags      = 5
+	AttrCQRespCQE    = 6
+	AttrCQEventFD    = 7
+
+	AttrDestroyResp = 1 // of CQ, QP and SRQ
+)
+
+// Queue pairs.
+const (
+	AttrQPHandle     = 0
+	AttrQPXRCD       = 1
+	AttrQPPD         = 2
+	AttrQPSRQ        = 3
+	AttrQPSendCQ     = 4
+	AttrQPRecvCQ     = 5
+	AttrQPIndTable   = 6
+	AttrQPUserHandle = 7
+	AttrQPCap        = 8
+	AttrQPType       = 9
+	AttrQPFlags      = 10
+	AttrQPSourceQPN  = 11
+	AttrQPEventFD    = 12
+	AttrQPRespCap    = 13
+	AttrQPRespNum    = 14
+)
+
+// Shared receive queues.
+const (
+	AttrSRQHandle     = 0
+	AttrSRQPD         = 1
+	AttrSRQXRCD       = 2
+	AttrSRQCQ         = 3
+	AttrSRQUserHandle = 4
+	AttrSRQMaxWR      = 5
+	AttrSRQMaxSGE     = 6
+	AttrSRQLimit      = 7
+	AttrSRQMaxTags    = 8
+	AttrSRQType       = 9
+	AttrSRQEventFD    = 10
+	AttrSRQRespMaxWR  = 11
+	AttrSRQRespMaxSGE = 12
+	AttrSRQRespNum    = 13
+)
+
+// Memory regions.
+const (
+	MethodMRDestroy   = 1
+	MethodMRAdvise    = 2
+	MethodMRQuery     = 3
+	MethodMRRegDMABuf = 4
+
+	AttrMRQueryHandle = 0
+	AttrMRQueryLKey   = 1
+	AttrMRQueryRKey   = 2
+	AttrMRQueryLength = 3
+	AttrMRQueryIOVA   = 4
+
+	AttrDMABufHandle = 0
+	AttrDMABufPD     = 1
+	AttrDMABufOffset = 2
+	AttrDMABufLength = 3
+	AttrDMABufIOVA   = 4
+	AttrDMABufFD     = 5
+	AttrDMABufAccess = 6
+	AttrDMABufLKey   = 7
+	AttrDMABufRKey   = 8
+)
+
+// The file of asynchronous events.
+const AttrAsyncEventFD = 0
+
+// mlx5's user access regions: the pages that hold doorbells.
+const (
+	MethodMlx5UARAlloc   = driverNamespace
+	MethodMlx5UARDestroy = driverNamespace + 1
+
+	AttrMlx5UARHandle     = driverNamespace
+	AttrMlx5UARType       = driverNamespace + 1
+	AttrMlx5UARMmapOffset = driverNamespace + 2
+	AttrMlx5UARMmapLength = driverNamespace + 3
+	AttrMlx5UARPageID     = driverNamespace + 4
+)
+
+// Commands that were once written to the device and now travel in
+// MethodInvokeWrite (enum ib_uverbs_write_cmds).
+const (
+	CmdQueryDevice       = 1
+	CmdAllocPD           = 3
+	CmdCreateAH          = 5
+	CmdRegMR             = 9
+	CmdReregMR           = 11
+	CmdAllocMW           = 14
+	CmdCreateCompChannel = 17
+	CmdResizeCQ          = 19
+	CmdQueryQP           = 25
+	CmdModifyQP          = 26
+	CmdAttachMulticast   = 30
+	CmdDetachMulticast   = 31
+	CmdModifySRQ         = 33
+	CmdQuerySRQ          = 34
+	CmdOpenXRCD          = 37
+	CmdCloseXRCD         = 38
+
+	CmdExtended = 1 << 31
+)

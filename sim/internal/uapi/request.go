@@ -1,0 +1,172 @@
+package uapi
+
+import (
+	"encoding/binary"
+	"structs"
+	"syscall"
+	"unsafe"
+)
+
+// IoctlVerbs is RDMA_VERBS_IOCTL, the only ioctl of an uverbs device.
+const IoctlVerbs = 0xc0181b01
+
+// header is struct ib_uverbs_ioctl_hdr; its attributes follow it.
+type header struct {
+	_         structs.HostLayout
+	Length    uint16
+	Object    uint16
+	Method    uint16
+	NumAttrs  uint16
+	Reserved1 uint64
+	DriverID  uint32
+	Reserved2 uint32
+}
+
+// attr is struct ib_uverbs_attr.
+type attr struct {
+	_     structs.HostLayout
+	ID    uint16
+	Len   uint16
+	Flags uint16
+	Enum  uint16
+	Data  uint64 // a pointer, up to 8 bytes in place, an object's handle or a descriptor
+}
+
+const (
+	flagMandatory   = 1 << 0
+	flagValidOutput = 1 << 1
+)
+
+// Request is one ioctl: a method of an object type, with its attributes. It
+// lies in the caller's memory, where answers are written too.
+type Request struct {
+	Object, Method uint16
+	attrs          []attr
+}
+
+// ParseRequest reads the request at address p, which must be readable for
+// as long as its header says.
+func ParseRequest(p unsafe.Pointer) (Request, error) {
+	h := (*header)(p)
+	size := unsafe.Sizeof(header{}) + uintptr(h.NumAttrs)*unsafe.Sizeof(attr{})
+	if uintptr(h.Length) != size || h.Reserved1 != 0 || h.Reserved2 != 0 {
+		return Request{}, syscall.EINVAL
+	}
+	attrs := unsafe.Slice((*attr)(unsafe.Add(p, unsafe.Sizeof(header{}))), int(h.NumAttrs))
+	return Request{Object: h.Object, Method: h.Method, attrs: attrs}, nil
+}
+
+func (r *Request) find(id uint16) *attr {
+	for i := range r.attrs {
+		if r.attrs[i].ID == id {
+			return &r.attrs[i]
+		}
+	}
+	return nil
+}
+
+// Has reports whether the request carries the attribute.
+func (r *Request) Has(id uint16) bool { return r.find(id) != nil }
+
+// Unknown returns EPROTONOSUPPORT if the request insists on an attribute that
+// is not in known, as the kernel does.
+func (r *Request) Unknown(known ...uint16) error {
+	for _, a := range r.attrs {
+		if a.Flags&flagMandatory != 0 && !contains(known, a.ID) {
+			return syscall.EPROTONOSUPPORT
+		}
+	}
+	return nil
+}
+
+func contains(ids []uint16, id uint16) bool {
+	for _, i := range ids {
+		if i == id {
+			return true
+		}
+	}
+	return false
+}
+
+// bytes returns the attribute's payload: up to 8 bytes of input lie in the
+// attribute itself.
+func (a *attr) bytes() []byte {
+	if a.Len <= 8 {
+		return unsafe.Slice((*byte)(unsafe.Pointer(&a.Data)), int(a.Len))
+	}
+	return a.pointee()
+}
+
+func (a *attr) pointee() []byte {
+	if a.Data == 0 {
+		return nil
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a.Data)), int(a.Len))
+}
+
+// In returns the input structure that the attribute carries. A shorter one,
+// from an older library, is filled up with zeros.
+func In[T any](r *Request, id uint16) (v T) {
+	if a := r.find(id); a != nil {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&v)), int(unsafe.Sizeof(v))), a.bytes())
+	}
+	return v
+}
+
+// Out writes v as the attribute's answer: as much of it as the caller has room
+// for, and zeros beyond its end. A caller that did not ask gets nothing.
+func Out[T any](r *Request, id uint16, v T) {
+	OutBytes(r, id, unsafe.Slice((*byte)(unsafe.Pointer(&v)), int(unsafe.Sizeof(v))))
+}
+
+// OutBytes is Out for bytes of a length known at run time.
+func OutBytes(r *Request, id uint16, v []byte) {
+	a := r.find(id)
+	if a == nil {
+		return
+	}
+	room := a.pointee()
+	clear(room[copy(room, v):])
+	a.Flags |= flagValidOutput
+}
+
+// Uint returns an integer attribute of up to 8 bytes, 0 if absent.
+func (r *Request) Uint(id uint16) uint64 {
+	var b [8]byte
+	if a := r.find(id); a != nil {
+		copy(b[:], a.bytes())
+	}
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// Bytes returns a copy of a variable-length attribute.
+func (r *Request) Bytes(id uint16) []byte {
+	if a := r.find(id); a != nil {
+		return append([]byte(nil), a.bytes()...)
+	}
+	return nil
+}
+
+// OutLen returns how many bytes the caller has room for.
+func (r *Request) OutLen(id uint16) int {
+	if a := r.find(id); a != nil {
+		return int(a.Len)
+	}
+	return 0
+}
+
+// Handle returns the object that the attribute names.
+func (r *Request) Handle(id uint16) (h uint32, ok bool) {
+	a := r.find(id)
+	if a == nil {
+		return 0, false
+	}
+	return uint32(a.Data), true
+}
+
+// SetHandle answers with a new object's handle, or with a descriptor.
+func (r *Request) SetHandle(id uint16, h uint32) {
+	if a := r.find(id); a != nil {
+		a.Data = uint64(h)
+	}
+}

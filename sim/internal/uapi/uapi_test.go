@@ -1,0 +1,115 @@
+package uapi
+
+import (
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+func TestStructuresHaveTheKernelsSizes(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"ib_uverbs_ioctl_hdr", unsafe.Sizeof(header{}), 24},
+		{"ib_uverbs_attr", unsafe.Sizeof(attr{}), 16},
+		{"ib_uverbs_query_device_resp", unsafe.Sizeof(DeviceAttr{}), 176},
+		{"ib_uverbs_ex_query_device_resp", unsafe.Sizeof(DeviceAttrEx{}), 304},
+		{"ib_uverbs_query_port_resp_ex", unsafe.Sizeof(PortAttr{}), 48},
+		{"ib_uverbs_gid_entry", unsafe.Sizeof(GIDEntry{}), 32},
+		{"ib_uverbs_reg_mr", unsafe.Sizeof(RegMR{}), 40},
+		{"ib_uverbs_reg_mr_resp", unsafe.Sizeof(RegMRResp{}), 12},
+		{"ib_uverbs_ah_attr", unsafe.Sizeof(AHAttr{}), 32},
+		{"ib_uverbs_create_ah", unsafe.Sizeof(CreateAH{}), 56},
+		{"ib_uverbs_qp_dest", unsafe.Sizeof(QPDest{}), 32},
+		{"ib_uverbs_modify_qp", unsafe.Sizeof(ModifyQP{}), 112},
+		{"ib_uverbs_query_qp_resp", unsafe.Sizeof(QueryQPResp{}), 128},
+		{"ib_uverbs_qp_cap", unsafe.Sizeof(QPCap{}), 20},
+		{"ib_uverbs_async_event_desc", unsafe.Sizeof(AsyncEvent{}), 16},
+		{"ib_uverbs_comp_event_desc", unsafe.Sizeof(CompEvent{}), 8},
+		{"mlx5_ib_alloc_ucontext_resp", unsafe.Sizeof(Mlx5ContextResp{}), 72},
+		{"mlx5_ib_create_cq", unsafe.Sizeof(Mlx5CreateCQ{}), 32},
+		{"mlx5_ib_resize_cq", unsafe.Sizeof(Mlx5ResizeCQ{}), 16},
+		{"mlx5_ib_create_qp", unsafe.Sizeof(Mlx5CreateQP{}), 56},
+		{"mlx5_ib_create_qp_resp", unsafe.Sizeof(Mlx5CreateQPResp{}), 40},
+		{"mlx5_ib_create_srq", unsafe.Sizeof(Mlx5CreateSRQ{}), 32},
+		{"mlx5_ib_create_ah_resp", unsafe.Sizeof(Mlx5CreateAHResp{}), 16},
+	} {
+		if c.got != c.want {
+			t.Errorf("struct %s has %d bytes, want %d", c.name, c.got, c.want)
+		}
+	}
+}
+
+type message struct {
+	header header
+	attrs  [4]attr
+}
+
+func newMessage(attrs ...attr) *message {
+	m := &message{header: header{Object: ObjectQP, Method: MethodCreate, NumAttrs: uint16(len(attrs))}}
+	m.header.Length = uint16(unsafe.Sizeof(header{}) + uintptr(len(attrs))*unsafe.Sizeof(attr{}))
+	copy(m.attrs[:], attrs)
+	return m
+}
+
+// A request holds addresses as numbers: what they point to must not move.
+var (
+	in  = QueryQP{Handle: 5, Mask: 9}
+	out = [4]uint32{7, 7, 7, 7}
+)
+
+func TestAttributes(t *testing.T) {
+	m := newMessage(
+		attr{ID: 1, Len: 4, Data: 42},
+		attr{ID: 2, Len: uint16(unsafe.Sizeof(in)), Data: uint64(uintptr(unsafe.Pointer(&in)))},
+		attr{ID: 3, Len: uint16(unsafe.Sizeof(out)), Data: uint64(uintptr(unsafe.Pointer(&out)))},
+		attr{ID: 4},
+	)
+	r, err := ParseRequest(unsafe.Pointer(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Uint(1); got != 42 {
+		t.Errorf("attribute in place is %d, want 42", got)
+	}
+	if got := In[QueryQP](&r, 2); got.Handle != 5 || got.Mask != 9 {
+		t.Errorf("attribute by pointer is %+v", got)
+	}
+	if got := r.Uint(9); got != 0 || r.Has(9) {
+		t.Error("an attribute that is not there has a value")
+	}
+	Out(&r, 3, [2]uint32{1, 2})
+	if out != [4]uint32{1, 2, 0, 0} {
+		t.Errorf("answer is %v, want it filled up with zeros", out)
+	}
+	if m.attrs[2].Flags&flagValidOutput == 0 {
+		t.Error("the answer is not marked as valid")
+	}
+	r.SetHandle(4, 77)
+	if h, ok := r.Handle(4); !ok || h != 77 {
+		t.Errorf("handle is %d, %v", h, ok)
+	}
+}
+
+func TestRequestOfWrongLengthIsRefused(t *testing.T) {
+	m := newMessage(attr{ID: 1})
+	m.header.Length--
+	if _, err := ParseRequest(unsafe.Pointer(m)); err != syscall.EINVAL {
+		t.Errorf("got %v, want EINVAL", err)
+	}
+}
+
+func TestMandatoryAttributeThatIsUnknown(t *testing.T) {
+	m := newMessage(attr{ID: 1, Flags: flagMandatory}, attr{ID: 2})
+	r, err := ParseRequest(unsafe.Pointer(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unknown(1); err != nil {
+		t.Errorf("an optional unknown attribute: %v", err)
+	}
+	if err := r.Unknown(2); err != syscall.EPROTONOSUPPORT {
+		t.Errorf("got %v, want EPROTONOSUPPORT", err)
+	}
+}

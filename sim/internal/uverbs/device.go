@@ -1,0 +1,190 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
+)
+
+// supportsOptionalAccess is IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS.
+const supportsOptionalAccess = 1 << 0
+
+func (c *Context) getContext(r *uapi.Request) error {
+	uapi.Out(r, uapi.AttrContextCompVectors, uint32(c.identity.CompVectors))
+	uapi.Out(r, uapi.AttrContextCoreSupport, uint64(supportsOptionalAccess))
+	uapi.Out(r, uapi.AttrUHWOut, c.mlx5Context())
+	return nil
+}
+
+func (c *Context) deviceAttr() uapi.DeviceAttr {
+	l, id := &c.device.Limits, c.identity
+	return uapi.DeviceAttr{
+		FWVer:        id.FWVer,
+		NodeGUID:     id.NodeGUID,
+		SysImageGUID: id.NodeGUID,
+		MaxMRSize:    l.MaxMRSize,
+		PageSizeCap:  ^uint64(pageSize - 1),
+		VendorID:     id.VendorID,
+		VendorPartID: id.VendorPartID,
+
+		MaxQP:      uint32(l.MaxQP),
+		MaxQPWR:    uint32(l.MaxQPWR),
+		MaxSGE:     uint32(l.MaxSGE),
+		MaxSGERead: uint32(l.MaxSGE),
+		MaxCQ:      uint32(l.MaxCQ),
+		MaxCQE:     uint32(l.MaxCQE),
+		MaxMR:      uint32(l.MaxMR),
+		MaxPD:      uint32(l.MaxPD),
+		MaxAH:      uint32(l.MaxAH),
+		MaxSRQ:     uint32(l.MaxSRQ),
+		MaxSRQWR:   uint32(l.MaxSRQWR),
+		MaxSRQSGE:  uint32(l.MaxSRQSGE),
+
+		MaxQPRdAtom:     uint32(l.MaxRdAtomic),
+		MaxResRdAtom:    uint32(l.MaxRdAtomic * l.MaxQP),
+		MaxQPInitRdAtom: uint32(l.MaxRdAtomic),
+		AtomicCap:       atomicHCA,
+		DeviceCapFlags:  capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID,
+		MaxPKeys:        uint16(len(c.device.Ports[0].PKeys)),
+		LocalCAAckDelay: 16,
+		PhysPortCount:   uint8(len(c.device.Ports)),
+	}
+}
+
+// Values of uapi.DeviceAttr.
+const (
+	atomicHCA          = 1
+	capBadPKeyCounter  = 1 << 1
+	capBadQKeyCounter  = 1 << 2
+	capSysImageGUID    = 1 << 11
+	capPortActiveEvent = 1 << 10
+	capRNRNak          = 1 << 12
+)
+
+func (c *Context) queryDevice(r *uapi.Request) error {
+	uapi.Out(r, uapi.AttrCoreOut, c.deviceAttr())
+	return nil
+}
+
+func (c *Context) queryDeviceEx(r *uapi.Request) error {
+	uapi.Out(r, uapi.AttrCoreOut, uapi.DeviceAttrEx{
+		Base:           c.deviceAttr(),
+		ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})),
+		TimestampMask:  ^uint64(0),
+		HCACoreClock:   1e6,
+	})
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5QueryDeviceResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5QueryDeviceResp{}))})
+	return nil
+}
+
+// States of a port, logical and physical.
+const (
+	portDown, portActive = 1, 4
+	physPolling          = 2
+	physLinkUp           = 5
+)
+
+func (c *Context) queryPort(r *uapi.Request) error {
+	p := c.device.Port(uint8(r.Uint(uapi.AttrQueryPortNum)))
+	if p == nil {
+		return syscall.EINVAL
+	}
+	a := uapi.PortAttr{
+		MaxMsgSize:   uint32(p.MaxMsgSize),
+		GIDTableLen:  uint32(len(p.GIDs)),
+		PKeyTableLen: uint16(len(p.PKeys)),
+		LID:          p.LID,
+		State:        portDown,
+		MaxMTU:       p.MaxMTU,
+		ActiveMTU:    p.ActiveMTU,
+		ActiveWidth:  p.Width,
+		ActiveSpeed:  p.Speed,
+		PhysState:    physPolling,
+		LinkLayer:    uint8(p.LinkLayer),
+		MaxVLNum:     4,
+	}
+	if p.LinkLayer == fabric.LinkEthernet {
+		a.CapFlags |= uapi.PortIPBasedGIDs
+		a.Flags |= uapi.PortGRHRequired
+	} else {
+		a.SMLID = 1
+	}
+	if p.Up {
+		a.State, a.PhysState = portActive, physLinkUp
+	}
+	uapi.Out(r, uapi.AttrQueryPortResp, a)
+	return nil
+}
+
+func gidEntry(p *fabric.Port, i int) (uapi.GIDEntry, bool) {
+	e, ok := p.GID(i)
+	return uapi.GIDEntry{GID: e.GID, Index: uint32(i), Port: uint32(p.Number), Type: uint32(e.Type), NetDevIndex: e.NetDevIndex}, ok
+}
+
+func (c *Context) queryGIDEntry(r *uapi.Request) error {
+	p := c.device.Port(uint8(r.Uint(uapi.AttrGIDEntryPort)))
+	i := int(r.Uint(uapi.AttrGIDEntryIndex))
+	if p == nil || i >= len(p.GIDs) {
+		return syscall.EINVAL
+	}
+	e, ok := gidEntry(p, i)
+	if !ok {
+		return syscall.ENODATA
+	}
+	uapi.Out(r, uapi.AttrGIDEntryResp, e)
+	return nil
+}
+
+func (c *Context) queryGIDTable(r *uapi.Request) error {
+	size := int(r.Uint(uapi.AttrGIDTableEntrySize))
+	if size == 0 {
+		return syscall.EINVAL
+	}
+	var out []byte
+	n := uint64(0)
+	for _, p := range c.device.Ports {
+		for i := range p.GIDs {
+			e, ok := gidEntry(p, i)
+			if !ok {
+				continue
+			}
+			entry := make([]byte, size)
+			copy(entry, unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))))
+			out = append(out, entry...)
+			n++
+		}
+	}
+	if r.OutLen(uapi.AttrGIDTableEntries) < len(out) {
+		return syscall.EINVAL
+	}
+	uapi.OutBytes(r, uapi.AttrGIDTableEntries, out)
+	uapi.Out(r, uapi.AttrGIDTableNumEntries, n)
+	return nil
+}
+
+func (c *Context) createAsync(r *uapi.Request) error {
+	if c.async != nil && !c.async.closed {
+		return syscall.EBUSY
+	}
+	e, err := newEventFile(int(unsafe.Sizeof(uapi.AsyncEvent{})))
+	if err != nil {
+		return err
+	}
+	c.async = e
+	r.SetHandle(uapi.AttrAsyncEventFD, uint32(e.fd))
+	return nil
+}
+
+func (c *Context) createChannel(r *uapi.Request) error {
+	e, err := newEventFile(int(unsafe.Sizeof(uapi.CompEvent{})))
+	if err != nil {
+		return err
+	}
+	c.channels = append(c.channels, e)
+	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateCompChannelResp{FD: uint32(e.fd)})
+	return nil
+}

@@ -1,0 +1,195 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
+)
+
+func (c *Context) allocPD(r *uapi.Request) error {
+	p, err := c.device.NewPD()
+	if err != nil {
+		return err
+	}
+	h := c.objects.add(&pd{PD: p})
+	uapi.Out(r, uapi.AttrCoreOut, uapi.AllocPDResp{Handle: h})
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5AllocPDResp{PDN: p.Num})
+	return nil
+}
+
+// findPD is how write commands look one up: they say EINVAL.
+func (c *Context) findPD(h uint32) (*pd, error) {
+	p, err := lookup[*pd](&c.objects, h)
+	if err != nil {
+		return nil, syscall.EINVAL
+	}
+	return p, nil
+}
+
+// pin checks what pinning the pages of a region would find out: that they are
+// there, and writable if the device may write. It does not keep them: a
+// program that unmaps registered memory gets errors, not its old pages.
+func pin(r *uapi.Request) error {
+	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
+	access := fabric.Access(in.AccessFlags)
+	if err := fabric.CheckAccess(access); err != nil {
+		return err
+	}
+	first := in.Start &^ (pageSize - 1)
+	end := in.Start + in.Length
+	last := (end + pageSize - 1) &^ (pageSize - 1)
+	if access&fabric.OnDemand != 0 {
+		return nil
+	}
+	if in.Length == 0 || end < in.Start || last < end || in.Start%pageSize != in.IOVA%pageSize {
+		return syscall.EINVAL
+	}
+	advice := unix.MADV_POPULATE_READ
+	if access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0 {
+		advice = unix.MADV_POPULATE_WRITE
+	}
+	err := madvise(first, last-first, advice)
+	if err == syscall.EINVAL {
+		// A kernel before 5.14 does not know the advice, or the pages are not to
+		// be had that way: ask only whether something is mapped.
+		if madvise(first, last-first, 0) == nil && !hasPopulate() {
+			return nil
+		}
+	}
+	switch err {
+	case nil:
+		return nil
+	case syscall.EAGAIN, syscall.EINTR:
+		return syscall.EAGAIN
+	}
+	return syscall.EFAULT
+}
+
+func madvise(start, length uint64, advice int) error {
+	_, _, e := unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(length), uintptr(advice))
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// hasPopulate reports whether the kernel knows MADV_POPULATE_READ, by an empty
+// range.
+func hasPopulate() bool { return madvise(0, 0, unix.MADV_POPULATE_READ) == nil }
+
+func (c *Context) regMR(r *uapi.Request) error {
+	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
+	p, err := c.findPD(in.PDHandle)
+	if err != nil {
+		return err
+	}
+	if in.Length > c.device.Limits.MaxMRSize {
+		return syscall.EINVAL
+	}
+	m := &fabric.MR{PD: p.PD, Access: fabric.Access(in.AccessFlags), IOVA: in.IOVA, Len: in.Length, Addr: dma.Addr(in.Start)}
+	h, err := c.addMR(&mr{MR: m, needs: needs{p}})
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrCoreOut, uapi.RegMRResp{Handle: h, LKey: m.Key, RKey: m.Key})
+	return nil
+}
+
+func (c *Context) addMR(m *mr) (uint32, error) {
+	if err := c.device.AddMR(m.MR, false); err != nil {
+		return 0, err
+	}
+	return c.objects.add(m), nil
+}
+
+// regDMABuf registers memory behind a descriptor. Anything that can be mapped
+// stands in for a device's buffer.
+func (c *Context) regDMABuf(r *uapi.Request) error {
+	ph, _ := r.Handle(uapi.AttrDMABufPD)
+	p, err := lookup[*pd](&c.objects, ph)
+	if err != nil {
+		return err
+	}
+	off, length, iova := r.Uint(uapi.AttrDMABufOffset), r.Uint(uapi.AttrDMABufLength), r.Uint(uapi.AttrDMABufIOVA)
+	access := fabric.Access(r.Uint(uapi.AttrDMABufAccess))
+	if err := fabric.CheckAccess(access); err != nil {
+		return err
+	}
+	if length == 0 || off+length < off || off%pageSize != iova%pageSize {
+		return syscall.EINVAL
+	}
+	fd := int(int32(r.Uint(uapi.AttrDMABufFD)))
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	first := off &^ (pageSize - 1)
+	mapped, err := unix.Mmap(fd, int64(first), int(off+length-first), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return syscall.EINVAL // what dma_buf_get says of other descriptors
+	}
+	// Beyond the end there is nothing, though mmap does not mind.
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && uint64(st.Size) < off+length {
+		unix.Munmap(mapped)
+		return syscall.EINVAL
+	}
+	m := &fabric.MR{PD: p.PD, Access: access, IOVA: iova, Len: length,
+		Addr: dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))) + dma.Addr(off-first)}
+	h, err := c.addMR(&mr{MR: m, needs: needs{p}, mapped: mapped})
+	if err != nil {
+		unix.Munmap(mapped)
+		return err
+	}
+	uapi.Out(r, uapi.AttrDMABufLKey, m.Key)
+	uapi.Out(r, uapi.AttrDMABufRKey, m.Key)
+	r.SetHandle(uapi.AttrDMABufHandle, h)
+	return nil
+}
+
+func (c *Context) queryMR(r *uapi.Request) error {
+	h, _ := r.Handle(uapi.AttrMRQueryHandle)
+	m, err := lookup[*mr](&c.objects, h)
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrMRQueryLKey, m.Key)
+	uapi.Out(r, uapi.AttrMRQueryRKey, m.Key)
+	uapi.Out(r, uapi.AttrMRQueryLength, m.Len)
+	uapi.Out(r, uapi.AttrMRQueryIOVA, m.IOVA)
+	return nil
+}
+
+func (c *Context) createAH(r *uapi.Request) error {
+	in := uapi.In[uapi.CreateAH](r, uapi.AttrCoreIn)
+	p, err := c.findPD(in.PDHandle)
+	if err != nil {
+		return err
+	}
+	port := c.device.Port(in.Attr.Port)
+	if port == nil {
+		return syscall.EINVAL
+	}
+	if in.Attr.IsGlobal != 0 {
+		if _, ok := port.GID(int(in.Attr.SGIDIndex)); !ok {
+			return syscall.EINVAL
+		}
+	} else if port.LinkLayer == fabric.LinkEthernet {
+		return syscall.EINVAL
+	}
+	if c.ahs >= c.device.Limits.MaxAH {
+		return syscall.ENOMEM
+	}
+	c.ahs++
+	h := c.objects.add(&ah{needs: needs{p}})
+	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateAHResp{Handle: h})
+	mac, _ := c.fabric.MACOf(in.Attr.DGID)
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateAHResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5CreateAHResp{})), DMAC: mac})
+	return nil
+}

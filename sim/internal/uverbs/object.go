@@ -1,0 +1,193 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/mlx5"
+)
+
+// object is what a handle stands for.
+type object interface {
+	// users counts the objects that need this one.
+	users() *int
+	// destroy ends it. Nothing uses it any more.
+	destroy(c *Context)
+	// parents are the objects that it needs.
+	parents() []object
+}
+
+// uses is the count that all objects have.
+type uses int
+
+func (u *uses) users() *int { return (*int)(u) }
+
+// needs are the objects that one needs, counted while it is there.
+type needs []object
+
+func (n needs) parents() []object { return n }
+
+// pd is a protection domain.
+type pd struct {
+	uses
+	needs
+	*fabric.PD
+}
+
+func (p *pd) destroy(c *Context) { c.device.FreePD(p.PD) }
+
+// mr is a memory region.
+type mr struct {
+	uses
+	needs
+	*fabric.MR
+	mapped []byte // of a dmabuf
+}
+
+func (m *mr) destroy(c *Context) {
+	c.device.RemoveMR(m.MR)
+	if m.mapped != nil {
+		// Can't fail for what mmap returned.
+		_ = syscall.Munmap(m.mapped)
+	}
+}
+
+// ah is an address handle.
+type ah struct {
+	uses
+	needs
+}
+
+func (*ah) destroy(c *Context) { c.ahs-- }
+
+// uar is a page of doorbells.
+type uar struct {
+	uses
+	needs
+	offset int64
+}
+
+func (u *uar) destroy(c *Context) { c.pages.free(u.offset) }
+
+// cq is a completion queue.
+type cq struct {
+	uses
+	needs
+	*mlx5.CQ
+	handle  uint64 // the library's name for it
+	channel *eventFile
+	events  counted // of the channel
+	async   counted
+}
+
+func (q *cq) destroy(c *Context) {
+	c.cqs--
+	if q.channel != nil {
+		c.fabric.RemovePoller(q)
+		q.channel.forget(q.handle, &q.events)
+	}
+	c.async.forget(q.handle, &q.async)
+}
+
+// srq is a shared receive queue.
+type srq struct {
+	uses
+	needs
+	*mlx5.SRQ
+	handle        uint64
+	maxWR, maxSGE uint32
+	async         counted
+}
+
+func (s *srq) destroy(c *Context) {
+	c.srqs--
+	c.async.forget(s.handle, &s.async)
+}
+
+// qp is a queue pair.
+type qp struct {
+	uses
+	needs
+	*fabric.QP
+	handle uint64
+	cap    capabilities
+	sigAll bool
+	async  counted
+}
+
+func (q *qp) destroy(c *Context) {
+	c.device.RemoveQP(q.QP)
+	c.async.forget(q.handle, &q.async)
+}
+
+// table maps handles to objects.
+type table struct {
+	objects []object // the handle is the index; 0 is not one
+	free    []uint32
+}
+
+// add makes an object known, after its parents took note of it.
+func (t *table) add(o object) uint32 {
+	for _, p := range o.parents() {
+		*p.users()++
+	}
+	if n := len(t.free); n > 0 {
+		h := t.free[n-1]
+		t.free = t.free[:n-1]
+		t.objects[h] = o
+		return h
+	}
+	if len(t.objects) == 0 {
+		t.objects = append(t.objects, nil)
+	}
+	t.objects = append(t.objects, o)
+	return uint32(len(t.objects) - 1)
+}
+
+// lookup returns the object of type T that has the handle.
+func lookup[T object](t *table, h uint32) (o T, err error) {
+	if int(h) < len(t.objects) {
+		if o, ok := t.objects[h].(T); ok {
+			return o, nil
+		}
+	}
+	return o, syscall.ENOENT
+}
+
+// take returns the object of type T and removes it, unless something uses it.
+func take[T object](c *Context, h uint32) (o T, err error) {
+	if o, err = lookup[T](&c.objects, h); err != nil {
+		return o, err
+	}
+	if *o.users() != 0 {
+		return o, syscall.EBUSY
+	}
+	c.end(h)
+	return o, nil
+}
+
+// end destroys an object that nothing uses.
+func (c *Context) end(h uint32) {
+	o := c.objects.objects[h]
+	o.destroy(c)
+	for _, p := range o.parents() {
+		*p.users()--
+	}
+	c.objects.objects[h] = nil
+	c.objects.free = append(c.objects.free, h)
+}
+
+// endAll destroys all objects, the users of others first.
+func (c *Context) endAll() {
+	for again := true; again; {
+		again = false
+		for h, o := range c.objects.objects {
+			if o != nil && *o.users() == 0 {
+				c.end(uint32(h))
+				again = true
+			}
+		}
+	}
+}

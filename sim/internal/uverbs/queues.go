@@ -1,0 +1,275 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
+)
+
+// capabilities are what a queue pair was created with.
+type capabilities = uapi.QPCap
+
+// optional looks up the object that an attribute names, if it is there.
+func optional[T object](c *Context, r *uapi.Request, attr uint16) (o T, err error) {
+	h, ok := r.Handle(attr)
+	if !ok {
+		return o, nil
+	}
+	return lookup[T](&c.objects, h)
+}
+
+func (c *Context) channel(r *uapi.Request) (*eventFile, error) {
+	fd, ok := r.Handle(uapi.AttrCQChannel)
+	if !ok {
+		return nil, nil
+	}
+	for _, e := range c.channels {
+		if e.fd == int(int32(fd)) {
+			return e, nil
+		}
+	}
+	return nil, syscall.EBADF
+}
+
+func (c *Context) createCQ(r *uapi.Request) error {
+	channel, err := c.channel(r)
+	if err != nil {
+		return err
+	}
+	entries := uint32(r.Uint(uapi.AttrCQEntries))
+	if entries == 0 || int(entries) > c.device.Limits.MaxCQE || int(r.Uint(uapi.AttrCQVector)) >= c.identity.CompVectors {
+		return syscall.EINVAL
+	}
+	if c.cqs >= c.device.Limits.MaxCQ {
+		return syscall.ENOMEM
+	}
+	q := &cq{handle: r.Uint(uapi.AttrCQUserHandle), channel: channel}
+	if err := c.mlx5CreateCQ(r, q, entries); err != nil {
+		return err
+	}
+	q.Failed = func() { c.raise(q.handle, fabric.EventCQError, &q.async) }
+	if channel != nil {
+		event := uapi.CompEvent{CQHandle: q.handle}
+		record := unsafe.Slice((*byte)(unsafe.Pointer(&event)), int(unsafe.Sizeof(event)))
+		q.Notify = func() { channel.put(record, &q.events) }
+		c.fabric.AddPoller(q)
+	}
+	c.cqs++
+	uapi.Out(r, uapi.AttrCQRespCQE, entries)
+	r.SetHandle(uapi.AttrCQHandle, c.objects.add(q))
+	return nil
+}
+
+func (c *Context) destroyCQ(r *uapi.Request) error {
+	h, _ := r.Handle(uapi.AttrCQHandle)
+	q, err := take[*cq](c, h)
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrDestroyResp, uapi.DestroyCQResp{CompEventsReported: uint32(q.events), AsyncEventsReported: uint32(q.async)})
+	return nil
+}
+
+func (c *Context) resizeCQ(r *uapi.Request) error {
+	in := uapi.In[uapi.ResizeCQ](r, uapi.AttrCoreIn)
+	q, err := lookup[*cq](&c.objects, in.Handle)
+	if err != nil || in.CQE == 0 || int(in.CQE) > c.device.Limits.MaxCQE {
+		return syscall.EINVAL
+	}
+	if err := c.mlx5ResizeCQ(r, q, in.CQE); err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrCoreOut, uapi.ResizeCQResp{CQE: in.CQE})
+	return nil
+}
+
+func (c *Context) createSRQ(r *uapi.Request) error {
+	const basic = 0
+	if r.Uint(uapi.AttrSRQType) != basic {
+		return syscall.EOPNOTSUPP
+	}
+	ph, _ := r.Handle(uapi.AttrSRQPD)
+	p, err := lookup[*pd](&c.objects, ph)
+	if err != nil {
+		return err
+	}
+	l := &c.device.Limits
+	s := &srq{needs: needs{p}, handle: r.Uint(uapi.AttrSRQUserHandle), maxWR: uint32(r.Uint(uapi.AttrSRQMaxWR)), maxSGE: uint32(r.Uint(uapi.AttrSRQMaxSGE))}
+	if int(s.maxWR) > l.MaxSRQWR || int(s.maxSGE) > l.MaxSRQSGE {
+		return syscall.EINVAL
+	}
+	if c.srqs >= l.MaxSRQ {
+		return syscall.ENOMEM
+	}
+	if err := c.mlx5CreateSRQ(r, s); err != nil {
+		return err
+	}
+	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
+	s.Limited = func() { c.raise(s.handle, fabric.EventSRQLimit, &s.async) }
+	c.srqs++
+	h := c.objects.add(s)
+	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
+	uapi.Out(r, uapi.AttrSRQRespMaxSGE, s.maxSGE)
+	uapi.Out(r, uapi.AttrSRQRespNum, h)
+	r.SetHandle(uapi.AttrSRQHandle, h)
+	return nil
+}
+
+// Attributes of modifySRQ.
+const (
+	srqMaxWR = 1 << 0
+	srqLimit = 1 << 1
+)
+
+func (c *Context) modifySRQ(r *uapi.Request) error {
+	in := uapi.In[uapi.ModifySRQ](r, uapi.AttrCoreIn)
+	s, err := lookup[*srq](&c.objects, in.Handle)
+	if err != nil || in.Mask&^(srqMaxWR|srqLimit) != 0 || in.Mask&srqMaxWR != 0 { // mlx5 can't resize
+		return syscall.EINVAL
+	}
+	if in.Mask&srqLimit != 0 {
+		if in.Limit >= s.maxWR {
+			return syscall.EINVAL
+		}
+		s.Limit = int(in.Limit)
+	}
+	return nil
+}
+
+func (c *Context) querySRQ(r *uapi.Request) error {
+	in := uapi.In[uapi.QuerySRQ](r, uapi.AttrCoreIn)
+	s, err := lookup[*srq](&c.objects, in.Handle)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	uapi.Out(r, uapi.AttrCoreOut, uapi.QuerySRQResp{MaxWR: s.maxWR, MaxSGE: s.maxSGE, Limit: uint32(s.Limit)})
+	return nil
+}
+
+func (c *Context) destroySRQ(r *uapi.Request) error {
+	h, _ := r.Handle(uapi.AttrSRQHandle)
+	s, err := take[*srq](c, h)
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrDestroyResp, uapi.DestroyResp{EventsReported: uint32(s.async)})
+	return nil
+}
+
+func (c *Context) createQP(r *uapi.Request) error {
+	ph, _ := r.Handle(uapi.AttrQPPD)
+	p, err := lookup[*pd](&c.objects, ph)
+	if err != nil {
+		return err
+	}
+	send, err := optional[*cq](c, r, uapi.AttrQPSendCQ)
+	if err != nil {
+		return err
+	}
+	recv, err := optional[*cq](c, r, uapi.AttrQPRecvCQ)
+	if err != nil {
+		return err
+	}
+	shared, err := optional[*srq](c, r, uapi.AttrQPSRQ)
+	if err != nil {
+		return err
+	}
+	if send == nil || recv == nil {
+		return syscall.EINVAL
+	}
+	q := &qp{handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap), needs: needs{p, send, recv},
+		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
+	t := fabric.QPType(r.Uint(uapi.AttrQPType))
+	switch t {
+	case fabric.RC, fabric.UC, fabric.UD:
+	default:
+		return syscall.EOPNOTSUPP
+	}
+	l := &c.device.Limits
+	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
+		return syscall.EINVAL
+	}
+	q.QP = &fabric.QP{Type: t, PD: p.PD, Notify: func(e fabric.EventType) { c.raise(q.handle, e, &q.async) }}
+	if shared != nil {
+		q.HasSRQ = true
+		q.needs = append(q.needs, shared)
+	}
+	if err := c.mlx5CreateQP(r, q, send, recv, shared); err != nil {
+		return err
+	}
+	if err := c.device.AddQP(q.QP); err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrQPRespCap, q.cap)
+	uapi.Out(r, uapi.AttrQPRespNum, q.Num)
+	r.SetHandle(uapi.AttrQPHandle, c.objects.add(q))
+	return nil
+}
+
+func (c *Context) modifyQP(r *uapi.Request) error {
+	in := uapi.In[uapi.ModifyQP](r, uapi.AttrCoreIn)
+	q, err := lookup[*qp](&c.objects, in.Handle)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	d := &in.Dest
+	next := fabric.Attr{
+		Access:    fabric.Access(in.AccessFlags),
+		PKeyIndex: in.PKeyIndex,
+		Port:      in.Port,
+		QKey:      in.QKey,
+		PathMTU:   in.PathMTU,
+		To:        fabric.Address{Global: d.IsGlobal != 0, GID: d.DGID, LID: d.DLID, SL: d.SL},
+		SGIDIndex: d.SGIDIndex, FlowLabel: d.FlowLabel, HopLimit: d.HopLimit, TrafficClass: d.TrafficClass, StaticRate: d.StaticRate,
+		DestQPN: in.DestQPN,
+		RQPSN:   in.RQPSN, SQPSN: in.SQPSN,
+		Timeout: in.Timeout, RetryCount: in.RetryCount, RNRRetry: in.RNRRetry, MinRNRTimer: in.MinRNRTimer,
+		MaxRdAtomic: in.MaxRdAtomic, MaxDestRdAtomic: in.MaxDestRdAtomic,
+	}
+	if err := q.Modify(&next, fabric.State(in.State), fabric.Mask(in.Mask)); err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrCoreOut, uapi.ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.ModifyQPResp{}))})
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5ModifyQPResp{}))})
+	return nil
+}
+
+func (c *Context) queryQP(r *uapi.Request) error {
+	in := uapi.In[uapi.QueryQP](r, uapi.AttrCoreIn)
+	q, err := lookup[*qp](&c.objects, in.Handle)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	a := &q.Attr
+	out := uapi.QueryQPResp{
+		Dest: uapi.QPDest{DGID: a.To.GID, FlowLabel: a.FlowLabel, DLID: a.To.LID, SGIDIndex: a.SGIDIndex, HopLimit: a.HopLimit,
+			TrafficClass: a.TrafficClass, SL: a.To.SL, StaticRate: a.StaticRate, Port: a.Port},
+		Cap:  q.cap,
+		QKey: a.QKey, RQPSN: a.RQPSN, SQPSN: a.SQPSN, DestQPN: a.DestQPN, AccessFlags: uint32(a.Access), PKeyIndex: a.PKeyIndex,
+		State: uint8(q.State), CurState: uint8(q.State), PathMTU: a.PathMTU,
+		MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer, Port: a.Port,
+		Timeout: a.Timeout, RetryCount: a.RetryCount, RNRRetry: a.RNRRetry,
+	}
+	if a.To.Global {
+		out.Dest.IsGlobal = 1
+	}
+	if q.sigAll {
+		out.SQSigAll = 1
+	}
+	uapi.Out(r, uapi.AttrCoreOut, out)
+	return nil
+}
+
+func (c *Context) destroyQP(r *uapi.Request) error {
+	h, _ := r.Handle(uapi.AttrQPHandle)
+	q, err := take[*qp](c, h)
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrDestroyResp, uapi.DestroyResp{EventsReported: uint32(q.async)})
+	return nil
+}

@@ -1,0 +1,278 @@
+//go:build linux && cgo
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/doorbell"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/interpose"
+	"github.com/goverbs/goverbs/sim/internal/sysfs"
+	"github.com/goverbs/goverbs/sim/internal/uverbs"
+)
+
+// process is what the libraries of this process find: a folder tree with the
+// devices of the present fabric.
+var process = host{contexts: make(map[uint64]*openDevice)}
+
+func init() { process.start() }
+
+// host implements interpose.Handler.
+type host struct {
+	mu       sync.Mutex
+	folder   *sysfs.Process
+	failed   error // why there is no folder
+	fabric   *Fabric
+	built    bool // the tree shows fabric
+	contexts map[uint64]*openDevice
+	lastUsed uint32 // number of a device file
+}
+
+// openDevice is a context and the fabric that it keeps running.
+type openDevice struct {
+	*uverbs.Context
+	fabric *Fabric
+}
+
+// start tells libibverbs where devices are, and the interposers who answers.
+func (h *host) start() {
+	if h.folder, h.failed = sysfs.NewProcess(); h.failed == nil {
+		h.failed = os.Setenv("SYSFS_PATH", h.sys())
+	}
+	interpose.Install(h)
+}
+
+func (h *host) sys() string { return filepath.Join(h.folder.Path, "sys") }
+
+// Fabric is a set of connected devices.
+type Fabric struct {
+	fabric  *fabric.Fabric
+	order   []DeviceConfig
+	devices []*node
+}
+
+// node is a device with what the system says of it.
+type node struct {
+	*fabric.Device
+	uverbs   string
+	identity uverbs.Identity
+}
+
+// The numbers of emulated device files: those of real ones begin with 192.
+const (
+	deviceMajor = 231
+	firstMinor  = 1024
+)
+
+// newFabric makes the devices of a configuration known under fresh names:
+// libibverbs takes a device file that it has seen for the same device.
+func (h *host) newFabric(cfg *Config) (*Fabric, error) {
+	devices, order, err := cfg.build()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fabric{fabric: fabric.New(devices...), order: order}
+	if cfg != nil && cfg.Patience != 0 {
+		f.fabric.Patience = cfg.Patience
+	}
+	for _, d := range devices {
+		minor := firstMinor + h.lastUsed
+		h.lastUsed++
+		f.devices = append(f.devices, &node{Device: d, uverbs: fmt.Sprintf("uverbs%d", minor), identity: uverbs.Identity{
+			Number:       deviceNumber(deviceMajor, minor),
+			NodeGUID:     guid(d),
+			VendorID:     vendorMellanox,
+			VendorPartID: connectX7,
+			FWVer:        firmware[0]<<32 | firmware[1]<<16 | firmware[2],
+			CompVectors:  compVectors,
+		}})
+	}
+	return f, nil
+}
+
+// What a ConnectX-7 is.
+const (
+	vendorMellanox = 0x2c9
+	pciMellanox    = 0x15b3
+	connectX7      = 0x1021
+	compVectors    = 4
+)
+
+var firmware = [3]uint64{28, 39, 1002}
+
+// deviceNumber is makedev.
+func deviceNumber(major, minor uint32) uint32 {
+	return minor&0xff | major<<8 | (minor&^0xff)<<12
+}
+
+// New makes the devices of cfg those of this process, in place of the default
+// ones or of an earlier fabric's. The devices that were there must be closed.
+// A facade that has listed devices does not know until it lists them again;
+// see rdma.Refresh.
+//
+// It returns an error wrapping errors.ErrUnsupported where devices can't be
+// emulated.
+func New(cfg *Config) (*Fabric, error) {
+	h := &process
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed != nil {
+		return nil, fmt.Errorf("sim: %w: %w", errors.ErrUnsupported, h.failed)
+	}
+	if n := len(h.contexts); n > 0 {
+		return nil, fmt.Errorf("sim: %d devices are open", n)
+	}
+	f, err := h.newFabric(cfg)
+	if err != nil {
+		return nil, err
+	}
+	h.fabric, h.built = f, false
+	return f, nil
+}
+
+// Close takes the devices away and leaves the process the default ones. They
+// must be closed. A fabric that is not the process's any more can be closed
+// too.
+func (f *Fabric) Close() error {
+	h := &process
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fabric != f {
+		return nil
+	}
+	if n := len(h.contexts); n > 0 {
+		return fmt.Errorf("sim: %d devices are open", n)
+	}
+	h.fabric, h.built = nil, false
+	return nil
+}
+
+// Devices returns the names of the devices.
+func (f *Fabric) Devices() []string {
+	var names []string
+	for _, d := range f.devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Discover implements interpose.Handler.
+func (h *host) Discover() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.built || h.failed != nil {
+		return
+	}
+	if h.fabric == nil {
+		h.fabric, h.failed = h.newFabric(nil)
+	}
+	if h.failed == nil {
+		h.failed = sysfs.Write(h.sys(), h.fabric.describe())
+	}
+	h.built = h.failed == nil
+}
+
+func (f *Fabric) describe() []sysfs.Device {
+	var out []sysfs.Device
+	for i, d := range f.devices {
+		out = append(out, sysfs.Device{
+			Device:      d.Device,
+			Uverbs:      d.uverbs,
+			Number:      [2]uint32{deviceMajor, d.identity.Number&0xff | d.identity.Number>>12&^0xff},
+			PCIAddress:  f.order[i].PCIAddress,
+			NUMANode:    f.order[i].NUMANode,
+			NodeType:    "1: CA",
+			NodeGUID:    d.identity.NodeGUID,
+			FWVersion:   fmt.Sprintf("%d.%d.%d", firmware[0], firmware[1], firmware[2]),
+			BoardID:     "MT_0000000838",
+			HCAType:     "MT4129",
+			PCIVendor:   pciMellanox,
+			PCIDevice:   connectX7,
+			Driver:      "mlx5_core",
+			Description: "goverbs sim",
+		})
+	}
+	return out
+}
+
+// find returns the device of that file name. It wants the lock.
+func (h *host) find(name string) (*node, error) {
+	if h.fabric != nil {
+		for _, d := range h.fabric.devices {
+			if d.uverbs == name {
+				return d, nil
+			}
+		}
+	}
+	return nil, interpose.ErrNotOurs
+}
+
+// DeviceNumber implements interpose.Handler.
+func (h *host) DeviceNumber(name string) (uint32, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, err := h.find(name)
+	if err != nil {
+		return 0, err
+	}
+	if d.Removed {
+		return 0, syscall.ENOENT
+	}
+	return d.identity.Number, nil
+}
+
+// Open implements interpose.Handler.
+func (h *host) Open(name string) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, err := h.find(name)
+	if err != nil {
+		return 0, err
+	}
+	f := h.fabric
+	c, err := uverbs.Open(f.fabric, d.Device, &d.identity)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.fabric.Start(doorbell.New); err != nil {
+		c.Close()
+		return 0, err
+	}
+	h.contexts[c.ID()] = &openDevice{c, f}
+	return c.FD(), nil
+}
+
+// Ioctl implements interpose.Handler.
+func (h *host) Ioctl(id uint64, request unsafe.Pointer) error {
+	h.mu.Lock()
+	c := h.contexts[id]
+	h.mu.Unlock()
+	if c == nil {
+		return syscall.ENOTTY
+	}
+	return c.Ioctl(request)
+}
+
+// Closed implements interpose.Handler.
+func (h *host) Closed(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.contexts[id]; c != nil {
+		delete(h.contexts, id)
+		c.Close()
+		c.fabric.fabric.Stop()
+		return
+	}
+	for _, c := range h.contexts {
+		if c.CloseEvents(id) {
+			return
+		}
+	}
+}
