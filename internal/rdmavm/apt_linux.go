@@ -21,7 +21,7 @@ func FetchKernel(o Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	c, err := openCache()
+	c, err := openCache(o.logf)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,8 @@ func FetchKernel(o Options) error {
 		if k, ok := c.cachedKernel(name); ok {
 			notef("kernel %s is in %s", k.name(), k.dir)
 		}
-		return c.prune(time.Now())
+		c.prune(time.Now())
+		return nil
 	})
 }
 

@@ -25,14 +25,17 @@ import (
 //
 // Entries appear complete, by renaming, and are made under a lock, so that any
 // number of launchers can use it at once and an interrupted one leaves no damage.
-type cache struct{ dir string }
+type cache struct {
+	dir  string
+	logf func(format string, args ...any) // takes what is no reason to fail
+}
 
-func openCache() (*cache, error) {
+func openCache(logf func(format string, args ...any)) (*cache, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		return nil, fmt.Errorf("no folder for the kernel: %w (set XDG_CACHE_HOME)", err)
 	}
-	c := &cache{filepath.Join(base, "rdmavm")}
+	c := &cache{filepath.Join(base, "rdmavm"), logf}
 	for _, dir := range []string{"kernels", "packages", "empty"} {
 		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
 			return nil, fmt.Errorf("no folder for the kernel: %w (set XDG_CACHE_HOME)", err)
@@ -103,7 +106,13 @@ const (
 
 // prune removes what nobody is likely to use again. Losing an entry costs time,
 // never correctness.
-func (c *cache) prune(now time.Time) error {
+func (c *cache) prune(now time.Time) {
+	if err := c.tryPrune(now); err != nil {
+		c.logf("old cache entries stay: %v", err)
+	}
+}
+
+func (c *cache) tryPrune(now time.Time) error {
 	linked := map[string]bool{}
 	links, err := os.ReadDir(c.path("packages"))
 	if err != nil {

@@ -46,7 +46,8 @@ func (c *cache) kernel(o *Options) (kernel, error) {
 		if k, ok = c.cachedKernel(name); !ok {
 			return errors.New("the kernel vanished from the cache")
 		}
-		return c.prune(time.Now())
+		c.prune(time.Now())
+		return nil
 	})
 	return k, err
 }
@@ -230,7 +231,8 @@ func (c *cache) initrd(k kernel) (string, error) {
 		if err := c.put(name, a.finish()); err != nil {
 			return err
 		}
-		return c.prune(time.Now())
+		c.prune(time.Now())
+		return nil
 	})
 	return c.path(name), err
 }

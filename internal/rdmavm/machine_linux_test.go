@@ -48,6 +48,7 @@ func TestMachine(t *testing.T) {
 	t.Run("launcher killed", l.testLauncherKilled)
 	t.Run("damaged state", l.testDamagedState)
 	t.Run("launchers at once", l.testConcurrent)
+	t.Run("KVM that does not work", l.testBrokenKVM)
 	t.Run("go test", l.testGoTest)
 }
 
@@ -69,7 +70,7 @@ func newLauncher(t *testing.T) *launcher {
 	if err := needTools("this test", qemuTool); err != nil {
 		rdmatest.Skip(t, err.Error())
 	}
-	users, err := openCache()
+	users, err := openCache(t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +462,7 @@ func (l *launcher) testDamagedState(t *testing.T) {
 }
 
 func (l *launcher) testConcurrent(t *testing.T) {
-	k, ok := (&cache{filepath.Join(l.cache, "rdmavm")}).cachedKernel(DefaultKernelPackage)
+	k, ok := (&cache{dir: filepath.Join(l.cache, "rdmavm")}).cachedKernel(DefaultKernelPackage)
 	if !ok {
 		t.Fatal("no kernel")
 	}
@@ -484,6 +485,32 @@ func (l *launcher) testConcurrent(t *testing.T) {
 	})
 	if len(left) != 2 {
 		t.Errorf("cache has %q, want an initrd and a state", left)
+	}
+}
+
+func (l *launcher) testBrokenKVM(t *testing.T) {
+	qemu, err := exec.LookPath(qemuTool.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A QEMU whose KVM guests print nothing, as they do under some hypervisors.
+	dir := t.TempDir()
+	fake := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *'-accel kvm'*) exec sleep 1000;; esac\nexec %s \"$@\"\n", qemu)
+	if err := os.WriteFile(filepath.Join(dir, qemuTool.name), []byte(fake), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &cache{dir: filepath.Join(l.cache, "rdmavm")}
+	if err := c.judgeKVM(true); err != nil { // it did work, so it is tried whatever this host is
+		t.Fatal(err)
+	}
+	for _, note := range []string{"KVM does not work here", "program starts"} {
+		cmd := l.command(t, "-v", "-cold", "/bin/sh", "-c", "echo out; exit 4")
+		cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+		r := finish(t, cmd)
+		r.want(t, 4, "out\n", note)
+		if c.kvmWorthTrying() {
+			t.Error("KVM is to be tried again")
+		}
 	}
 }
 

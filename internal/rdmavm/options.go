@@ -62,6 +62,9 @@ func (o *Options) validate() error {
 	default:
 		return fmt.Errorf("mode %q: want auto, host, vm, kvm or tcg", o.Mode)
 	}
+	if !packageName.MatchString(o.kernelPackage()) {
+		return fmt.Errorf("kernel package %q: not a package's name", o.KernelPackage)
+	}
 	if o.CPUs < 1 || o.CPUs > 64 {
 		return fmt.Errorf("%d CPUs: want 1 to 64", o.CPUs)
 	}
@@ -73,6 +76,8 @@ func (o *Options) validate() error {
 	}
 	return nil
 }
+
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) // Debian Policy 5.6.1
 
 func (o *Options) kernelPackage() string { return cmp.Or(o.KernelPackage, DefaultKernelPackage) }
 

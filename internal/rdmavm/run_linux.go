@@ -85,14 +85,17 @@ type launch struct {
 func newLaunch(o Options, program string, argv []string) (*launch, error) {
 	l := &launch{options: o}
 	var err error
-	if l.cache, err = openCache(); err != nil {
+	if l.cache, err = openCache(l.options.logf); err != nil {
 		return nil, err
 	}
 	tools := []tool{qemuTool}
 	if _, ok := l.cache.cachedKernel(o.kernelPackage()); !ok {
 		tools = append(tools, xzTool)
 	}
-	if err := needTools("a virtual machine with RDMA devices, since this host has none,", tools...); err != nil {
+	if err := needTools("the virtual machine", tools...); err != nil {
+		if o.Mode == ModeAuto {
+			err = fmt.Errorf("this host has no usable RDMA device, and %w", err)
+		}
 		return nil, err
 	}
 	if l.qemu, err = exec.LookPath(qemuTool.name); err != nil {
@@ -146,14 +149,7 @@ func (l *launch) shares(args []string, cwd string) ([]share, error) {
 		info, err := os.Stat(dir)
 		return err != nil || !info.IsDir()
 	})
-	for _, dir := range l.options.Writable {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return nil, err
-		}
-		folders = append(folders, abs)
-	}
-	return makeShares(folders)
+	return makeShares(append(folders, l.options.Writable...))
 }
 
 // makeAll is os.MkdirAll that returns the folders it made, the deepest last.

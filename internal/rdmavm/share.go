@@ -79,7 +79,10 @@ func testFlags(args []string) map[string]string {
 func makeShares(folders []string) ([]share, error) {
 	var paths []string
 	for _, f := range folders {
-		path, err := filepath.EvalSymlinks(f)
+		path, err := filepath.Abs(f)
+		if err == nil {
+			path, err = filepath.EvalSymlinks(path)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("writable folder: %w", err)
 		}
