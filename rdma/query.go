@@ -140,6 +140,14 @@ func queryPort(v verbs, ctx *ibverbs.Context, id identity, number, ports int) (p
 	p.Number = number
 	p.NetDev = id.sysfs.netDev(number)
 
+	// Width times rate is what the link could do. What the port does, a bond of
+	// several for example, is told by newer versions of rdma-core and kernel.
+	switch effective, err := v.queryPortSpeed(ctx, number); {
+	case err == nil && effective != 0:
+		p.Speed = effective
+	case err != nil && !errors.Is(err, errors.ErrUnsupported):
+		problems = append(problems, opError("query_port_speed", id.name, fmt.Errorf("port %d: %w", number, err)))
+	}
 	if p.GIDs, err = queryGIDs(v, ctx, id, &p, ports); err != nil {
 		problems = append(problems, opError("query_gid", id.name, fmt.Errorf("port %d: %w", number, err)))
 	}

@@ -39,7 +39,7 @@ func Devices() ([]DeviceInfo, error) { return registered.devices() }
 // Skip is a device, or a backend's claim to one, that was left out.
 type Skip struct {
 	Device  string
-	Backend string // the backend that declined, empty if none was asked or none claimed the device
+	Backend string // the backend that declined, empty if the device itself was left out
 	Err     error  // why
 }
 
@@ -77,15 +77,15 @@ func Open(name string, cfg *Config) (*Device, error) { return registered.open(""
 // OpenWith is [Open] for one backend's devices; backends offer it under their
 // own name. The error wraps [ErrOtherBackend] if the device belongs to
 // another.
-func OpenWith(backend, name string, cfg *Config) (*Device, error) {
-	return registered.open(backend, name, cfg)
+func OpenWith(backendName, name string, cfg *Config) (*Device, error) {
+	return registered.open(backendName, name, cfg)
 }
 
 // DevicesOf returns the devices that one backend claimed; backends offer it
 // under their own name.
-func DevicesOf(backend string) ([]DeviceInfo, error) {
+func DevicesOf(backendName string) ([]DeviceInfo, error) {
 	all, err := registered.devices()
-	return slices.DeleteFunc(all, func(d DeviceInfo) bool { return d.Backend != backend }), err
+	return slices.DeleteFunc(all, func(d DeviceInfo) bool { return d.Backend != backendName }), err
 }
 
 // registry is a set of backends and what they claimed.

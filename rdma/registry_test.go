@@ -30,6 +30,8 @@ type fakeDevice struct {
 	tableErr error         // of the call that reads the whole GID table
 	gidErr   map[int]error // of single entries, by index
 	pkeyErr  error
+	speed    Speed // 0 if the library can't tell
+	speedErr error
 }
 
 // fakeVerbs is a library with those devices. It counts what is open.
@@ -123,6 +125,14 @@ func (f *fakeVerbs) queryPort(ctx *ibverbs.Context, port int) (*ibverbs.PortAttr
 	}
 	attr := d.ports[port-1]
 	return &attr, nil
+}
+
+func (f *fakeVerbs) queryPortSpeed(ctx *ibverbs.Context, port int) (Speed, error) {
+	d := f.of(ctx)
+	if d.speed == 0 && d.speedErr == nil {
+		return 0, &capi.MissingError{Symbol: "ibv_query_port_speed", Library: "libibverbs.so.1"}
+	}
+	return d.speed, d.speedErr
 }
 
 func (f *fakeVerbs) queryGIDTable(ctx *ibverbs.Context, entries int) ([]ibverbs.GIDEntry, error) {
@@ -636,6 +646,31 @@ func TestPortThatDoesNotAnswerIsLeftOutAndTold(t *testing.T) {
 	}
 	if len(d.Problems) != 2 || !errors.Is(d.Problems[0], syscall.EIO) || !errors.Is(d.Problems[1], syscall.EPERM) {
 		t.Errorf("problems %v", d.Problems)
+	}
+}
+
+func TestPortSpeedIsTheEffectiveOneWhereItIsTold(t *testing.T) {
+	dev := roce("a0") // 10 Gb/s by its width and rate
+	r := newRegistry(t, newFakeVerbs(dev), &fakeBackend{name: "any", claim: claims(true)})
+	for _, tt := range []struct {
+		told     Speed
+		err      error
+		want     Speed
+		problems int
+	}{
+		{0, nil, 10 * Gigabit, 0},
+		{20 * Gigabit, nil, 20 * Gigabit, 0},
+		{0, syscall.EOPNOTSUPP, 10 * Gigabit, 0},
+		{0, syscall.EIO, 10 * Gigabit, 1},
+	} {
+		dev.speed, dev.speedErr = tt.told, tt.err
+		if err := r.refresh(); err != nil {
+			t.Fatal(err)
+		}
+		all, _ := r.devices()
+		if d := all[0]; d.Ports[0].Speed != tt.want || len(d.Problems) != tt.problems {
+			t.Errorf("told %v, %v: speed %v, problems %v", tt.told, tt.err, d.Ports[0].Speed, d.Problems)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type verbs interface {
 
 	queryDevice(*ibverbs.Context) (*ibverbs.DeviceAttrEx, error)
 	queryPort(ctx *ibverbs.Context, port int) (*ibverbs.PortAttr, error)
+	queryPortSpeed(ctx *ibverbs.Context, port int) (Speed, error)
 	queryGIDTable(ctx *ibverbs.Context, entries int) ([]ibverbs.GIDEntry, error)
 	queryGID(ctx *ibverbs.Context, port, index int) (ibverbs.GIDEntry, error)
 	queryPKey(ctx *ibverbs.Context, port, index int) (uint16, error)
@@ -92,6 +93,12 @@ func (library) queryDevice(ctx *ibverbs.Context) (*ibverbs.DeviceAttrEx, error) 
 func (library) queryPort(ctx *ibverbs.Context, port int) (*ibverbs.PortAttr, error) {
 	attr := new(ibverbs.PortAttr)
 	return attr, ibverbs.QueryPort(ctx, uint8(port), attr)
+}
+
+func (library) queryPortSpeed(ctx *ibverbs.Context, port int) (Speed, error) {
+	var n uint64
+	err := ibverbs.QueryPortSpeed(ctx, uint32(port), &n)
+	return Speed(n) * 100 * Megabit, err
 }
 
 func (library) queryGIDTable(ctx *ibverbs.Context, entries int) ([]ibverbs.GIDEntry, error) {
