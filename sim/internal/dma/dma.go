@@ -18,9 +18,10 @@ import (
 // Addr is an address in this process.
 type Addr uintptr
 
-// pointer converts an address that did not come from Go. Added to nil it is
-// no conversion, so that checkptr, which knows only Go's own memory, keeps out
-// of it.
+// pointer converts an address that did not come from Go. checkptr would refuse
+// it, as it knows only Go's own memory.
+//
+//go:nocheckptr
 func (a Addr) pointer() unsafe.Pointer { return unsafe.Add(null, uintptr(a)) }
 
 // null is a variable because the compiler (1.26) fails on a constant where the
