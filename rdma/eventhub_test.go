@@ -1,0 +1,140 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// hubWithQueues returns a hub that knows a queue pair, driven by the library or
+// not, and its completion queue; there is no device behind them.
+func hubWithQueues(t *testing.T, driven bool) (*eventHub, *queuePair, *completionQueue) {
+	t.Helper()
+	hub := newEventHub(nil, "dev0", slog.Default())
+	c := &completionQueue{hub: hub, device: "dev0", log: slog.Default(), depth: 8, private: driven}
+	c.h = handle.New(handle.Spec{Kind: "CQ"})
+	q := &queuePair{hub: hub, device: "dev0", num: 17, broken: make(chan struct{})}
+	q.h = handle.New(handle.Spec{Kind: "QP"})
+	if driven {
+		q.private = c
+	}
+	for _, wq := range []*workQueue{&q.sq.workQueue, &q.rq.workQueue} {
+		wq.qp, wq.slotRing = q, newSlotRing(4, 1)
+		if err := c.attach(wq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub.addCQ(1, c)
+	hub.addQP(2, q)
+	t.Cleanup(func() {
+		q.h.Close()
+		c.h.Close()
+	})
+	return hub, q, c
+}
+
+// A breakdown that no completion tells of must reach those who wait.
+func TestBreakdownReachesOperations(t *testing.T) {
+	for _, e := range []EventType{EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCQErr, EventDeviceFatal} {
+		hub, q, c := hubWithQueues(t, true)
+		op := &Op{qp: &QP{q}, code: OpWrite, done: make(chan struct{})}
+		waited := make(chan error)
+		go func() { waited <- op.Wait(context.Background()) }()
+		hub.deliver(Event{Type: e}, q, c)
+		var got *EventError
+		if err := <-waited; !errors.As(err, &got) || got.Event.Type != e {
+			t.Errorf("%s: the waiter got %v", e, err)
+		}
+		if !errors.As((&QP{q}).Err(), &got) || got.Event.Type != e {
+			t.Errorf("%s: the queue pair keeps %v", e, (&QP{q}).Err())
+		}
+	}
+}
+
+func TestOrdinaryEventsDisturbNobody(t *testing.T) {
+	hub, q, c := hubWithQueues(t, true)
+	for _, e := range []EventType{EventPortErr, EventPortActive, EventCommEst, EventSQDrained, EventGIDChange} {
+		hub.deliver(Event{Type: e}, q, nil)
+	}
+	select {
+	case <-q.broken:
+		t.Error("the queue pair broke down:", q.reason)
+	default:
+	}
+	if c.broken != nil {
+		t.Error("the completion queue broke down:", c.broken)
+	}
+}
+
+// A queue pair's breakdown is told once by its completion queue, which goes on;
+// that of the device is told every time, also by queues that are made later.
+func TestBreakdownReachesCompletionQueues(t *testing.T) {
+	hub, q, c := hubWithQueues(t, false)
+	hub.deliver(Event{Type: EventQPFatal, QPN: 17}, q, nil)
+	if len(c.alarms) != 1 || c.broken != nil {
+		t.Errorf("alarms %v, broken %v; want one alarm and no breakdown", c.alarms, c.broken)
+	}
+	hub.deliver(Event{Type: EventDeviceFatal}, nil, nil)
+	late := &completionQueue{hub: hub, log: slog.Default()}
+	hub.addCQ(3, late)
+	for _, queue := range []*completionQueue{c, late} {
+		var got *EventError
+		if !errors.As(queue.broken, &got) || got.Event.Type != EventDeviceFatal {
+			t.Errorf("a queue is told %v, want DEVICE_FATAL", queue.broken)
+		}
+	}
+}
+
+// A reader that does not read holds up nobody and learns how much it missed.
+func TestSlowEventReader(t *testing.T) {
+	hub := newEventHub(nil, "dev0", slog.Default())
+	r := &EventReader{hub: hub, closed: make(chan struct{})}
+	hub.readers[r] = struct{}{}
+	const extra = 10
+	for range eventBacklog + extra {
+		hub.deliver(Event{Type: EventGIDChange, Port: 1}, nil, nil)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for i := range eventBacklog {
+		if e, err := r.Next(ctx); err != nil || e.Missed != 0 {
+			t.Fatalf("event %d: %+v, error %v", i, e, err)
+		}
+	}
+	hub.deliver(Event{Type: EventPortErr, Port: 1}, nil, nil)
+	if e, err := r.Next(ctx); err != nil || e.Type != EventPortErr || e.Missed != extra {
+		t.Errorf("event %+v, error %v; want PORT_ERR after %d missed", e, err, extra)
+	}
+}
+
+// What the library reports is read from the right member of the union.
+func TestReadAsyncEvent(t *testing.T) {
+	hub, q, c := hubWithQueues(t, false)
+	for _, typ := range []EventType{EventCQErr, EventQPFatal, EventQPLastWQEReached, EventPortErr, EventLIDChange, EventDeviceFatal} {
+		raw := ibverbs.AsyncEvent{EventType: ibverbs.EventType(typ)}
+		switch {
+		case typ == EventCQErr:
+			*raw.Element().CQ() = 1
+		case typ.isQP():
+			*raw.Element().QP() = 2
+		case typ.isPort():
+			*raw.Element().PortNum() = 5
+		}
+		e, gotQ, gotC := hub.read(&raw)
+		want := Event{Type: typ}
+		if typ.isQP() {
+			want.QPN = 17
+		}
+		if typ.isPort() {
+			want.Port = 5
+		}
+		if e != want || (gotQ == q) != typ.isQP() || (gotC == c) != (typ == EventCQErr) {
+			t.Errorf("%s: read %+v, queue pair %v, completion queue %v; want %+v", typ, e, gotQ != nil, gotC != nil, want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package rdma_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// An event about a queue pair names it, and is acknowledged: otherwise Close
+// would wait for ever.
+func TestQueuePairEvents(t *testing.T) {
+	a, _ := connectedPair(t, nil)
+	r, err := a.dev.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	check(t, a.qp.Modify(&rdma.QPAttr{
+		Mask: rdma.QPAttrState | rdma.QPAttrEnSQDAsyncNotify, State: rdma.QPSQD, EnSQDAsyncNotify: true,
+	}))
+	// The send queue is drained when a request in it has ended.
+	e, err := r.Next(deadline(t))
+	if err != nil || e.Type != rdma.EventSQDrained || e.QPN != a.qp.QPN() {
+		t.Errorf("event %v, error %v; want SQ_DRAINED on QP %#x", e, err, a.qp.QPN())
+	}
+	check(t, a.qp.Close())
+}
+
+func TestEventReaderEnds(t *testing.T) {
+	dev := openDevice(t, rdmatest.Devices(t, 1)[0], nil)
+	r, err := dev.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	ended := make(chan error)
+	next := func(r *rdma.EventReader) { _, err := r.Next(context.Background()); ended <- err }
+	go next(r)
+	check(t, r.Close())
+	check(t, r.Close()) // again
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("reader that was closed: %v, want os.ErrClosed", err)
+	}
+	r, err = dev.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go next(r)
+	check(t, dev.Close())
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("reader of a closed device: %v, want os.ErrClosed", err)
+	}
+	if _, err := dev.Events(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("events of a closed device: %v, want os.ErrClosed", err)
+	}
+}
