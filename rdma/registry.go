@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +98,7 @@ type registry struct {
 
 	mu       sync.Mutex // guards the two below
 	backends map[string]backend.Backend
-	sealed   bool // no more backends: they have been asked
+	sealed   string // the package that listed devices first; no more backends after that
 
 	walk   sync.Mutex // serialises walks and guards the two below
 	result *inventory // nil before the first walk
@@ -121,9 +123,9 @@ func (r *registry) register(b backend.Backend) {
 	if other, ok := r.backends[name]; ok {
 		panic(fmt.Sprintf("rdma: Register of two backends named %q (%s and %s)", name, packageOf(other), packageOf(b)))
 	}
-	if r.sealed {
+	if r.sealed != "" {
 		panic(fmt.Sprintf("rdma: Register of %q (%s) after package %s listed the devices; register in an init function",
-			name, packageOf(b), reflect.TypeFor[registry]().PkgPath()))
+			name, packageOf(b), r.sealed))
 	}
 	if r.backends == nil {
 		r.backends = make(map[string]backend.Backend)
@@ -143,6 +145,23 @@ func packageOf(b backend.Backend) string {
 	return "package " + cmp.Or(t.PkgPath(), "unknown")
 }
 
+// callingPackage returns the package that called into this one.
+func callingPackage() string {
+	here := reflect.TypeFor[registry]().PkgPath() + "."
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, here) || !more {
+			// "example.com/dir/pkg.(*T).method": the package ends at the first
+			// dot after the last slash.
+			dir, name := path.Split(frame.Function)
+			name, _, _ = strings.Cut(name, ".")
+			return dir + name
+		}
+	}
+}
+
 func (r *registry) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +179,9 @@ func (r *registry) backend(name string) backend.Backend {
 func (r *registry) seal() []backend.Backend {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sealed = true
+	if r.sealed == "" {
+		r.sealed = callingPackage()
+	}
 	return slices.SortedFunc(maps.Values(r.backends), func(a, b backend.Backend) int {
 		return cmp.Or(cmp.Compare(a.Class(), b.Class()), strings.Compare(a.Name(), b.Name()))
 	})

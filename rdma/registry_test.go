@@ -449,7 +449,7 @@ func TestRegisterPanicsNameBothPackages(t *testing.T) {
 				t.Error(err)
 			}
 			r.register(&fakeBackend{name: "late"})
-		}, []string{`"late"`, here, "after package github.com/goverbs/goverbs/rdma listed"}},
+		}, []string{`"late"`, here, "after package testing listed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -65,10 +65,10 @@ type Domain interface {
 type Region struct {
 	Addr   uintptr // 0 for a DMA-buf
 	Length uint64
-	IOVA   uint64 // the RDMA address of the first byte; 0 with AccessZeroBased
+	IOVA   uint64 // the RDMA address that is asked for; Addr for the usual one
 	DMABuf int    // a file descriptor, −1 for none
 	Offset uint64 // where the region begins in the DMA-buf
-	Access Access
+	Access Access // without AccessZeroBased, which IOVA 0 says
 }
 
 // Registration is memory that a device reaches.

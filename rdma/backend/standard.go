@@ -31,7 +31,7 @@ func (d *StandardDomain) Register(r Region) (Registration, error) {
 	switch {
 	case r.DMABuf >= 0:
 		mr, err = ibverbs.RegDMABufMR(d.pd, r.Offset, r.Length, r.IOVA, int32(r.DMABuf), access)
-	case r.IOVA == uint64(r.Addr) || r.Access&AccessZeroBased != 0:
+	case r.IOVA == uint64(r.Addr):
 		mr, err = ibverbs.RegMR(d.pd, addr, r.Length, access)
 	default:
 		mr, err = ibverbs.RegMRIOVA(d.pd, addr, r.Length, r.IOVA, access)
