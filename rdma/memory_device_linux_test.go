@@ -24,27 +24,18 @@ func openDomain(t testing.TB, name string, cfg *rdma.Config) *rdma.Domain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { mustClose(t, dom) })
+	t.Cleanup(func() { check(t, dom.Close()) })
 	return dom
 }
-
-func mustClose(t testing.TB, c interface{ Close() error }) {
-	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Errorf("closing %T: %v", c, err)
-	}
-}
-
-const remoteAccess = rdma.AccessRemoteRead | rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
 
 func TestRealMemoryIsRegistered(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	dom := openDomain(t, name, nil)
-	m, err := dom.Alloc(10000, &rdma.MemoryConfig{Access: remoteAccess})
+	m, err := dom.Alloc(10000, &rdma.MemoryConfig{Access: allRemote})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mustClose(t, m)
+	t.Cleanup(func() { check(t, m.Close()) })
 	v := m.View()
 	if v.Size() != 10000 || v.RDMAAddr() != v.Addr() || v.Addr() == 0 || v.DeviceName() != name {
 		t.Errorf("view: %v, address %#x", v, v.Addr())
@@ -56,7 +47,7 @@ func TestRealMemoryIsRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mustClose(t, other)
+	t.Cleanup(func() { check(t, other.Close()) })
 	if other.View().LKey() == v.LKey() {
 		t.Errorf("two registrations have the key %#x", v.LKey())
 	}
@@ -69,14 +60,14 @@ func TestRealMemoryWithEveryAccess(t *testing.T) {
 	dom := openDomain(t, rdmatest.Devices(t, 1)[0], &rdma.Config{RelaxedOrdering: true})
 	for _, access := range []rdma.Access{
 		0, rdma.AccessLocalWrite, rdma.AccessRemoteRead, rdma.AccessRemoteWrite, rdma.AccessRemoteAtomic,
-		remoteAccess, remoteAccess | rdma.AccessMWBind, rdma.AccessRelaxedOrdering,
+		allRemote, allRemote | rdma.AccessMWBind, rdma.AccessRelaxedOrdering,
 	} {
 		m, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: access})
 		if err != nil {
 			t.Errorf("%v: %v", access, err)
 			continue
 		}
-		mustClose(t, m)
+		check(t, m.Close())
 	}
 	m, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: rdma.AccessZeroBased})
 	if err != nil {
@@ -85,7 +76,7 @@ func TestRealMemoryWithEveryAccess(t *testing.T) {
 	if m.View().RDMAAddr() != 0 || m.View().Addr() == 0 {
 		t.Errorf("zero-based: %v", m.View())
 	}
-	mustClose(t, m)
+	check(t, m.Close())
 }
 
 func TestRealParentsMayBeClosedFirst(t *testing.T) {
@@ -101,12 +92,12 @@ func TestRealParentsMayBeClosedFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustClose(t, dev)
-	mustClose(t, dom)
+	check(t, dev.Close())
+	check(t, dom.Close())
 	if _, err := dom.Alloc(4096, nil); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Alloc in a closed domain: %v", err)
 	}
-	mustClose(t, m) // destroys all three; a wrong order is refused by the kernel and reported here
+	check(t, m.Close()) // destroys all three; a wrong order is refused by the kernel and reported here
 	<-m.Released()
 }
 
@@ -115,14 +106,14 @@ func TestRealMemoryOfMoreThan4GiB(t *testing.T) {
 	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
 	const size, piece = 5 << 30, 64 << 20
 	addr := aliased(t, size, piece)
-	m, err := dom.RegisterForeign(addr, size, &rdma.MemoryConfig{Access: remoteAccess})
+	m, err := dom.RegisterForeign(addr, size, &rdma.MemoryConfig{Access: allRemote})
 	if errors.Is(err, syscall.ENOMEM) {
 		rdmatest.Skip(t, "needs an unlimited RLIMIT_MEMLOCK (make test-rxe has it): "+err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mustClose(t, m)
+	t.Cleanup(func() { check(t, m.Close()) })
 	last, err := m.Slice(size-1, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +170,7 @@ func TestRealDMABufIsUnsupportedOrRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mustClose(t, m)
+	t.Cleanup(func() { check(t, m.Close()) })
 	if v := m.View(); v.RDMAAddr() != 0x10000 || v.Addr() != 0 || v.Size() != 8192 {
 		t.Errorf("view %v", v)
 	}
@@ -250,11 +241,11 @@ func TestOpenAndCloseKeepsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustClose(t, m)
-		mustClose(t, dom)
-		mustClose(t, dev)
+		check(t, m.Close())
+		check(t, dom.Close())
+		check(t, dev.Close())
 	}
-	keepsNothing(t, 200, round)
+	keepsNothing(t, 300, round)
 }
 
 func TestAllocAndCloseKeepsNothing(t *testing.T) {
@@ -264,7 +255,7 @@ func TestAllocAndCloseKeepsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustClose(t, m)
+		check(t, m.Close())
 	})
 }
 
@@ -272,7 +263,7 @@ func TestAllocAndCloseKeepsNothing(t *testing.T) {
 // descriptors and mappings, and resident memory within bounds, are as before.
 func keepsNothing(t *testing.T, n int, f func()) {
 	t.Helper()
-	for range n / 10 {
+	for range n / 3 {
 		f()
 	}
 	before := usage(t)
@@ -283,11 +274,11 @@ func keepsNothing(t *testing.T, n int, f func()) {
 	if after.fds != before.fds {
 		t.Errorf("%d rounds: %d descriptors became %d", n, before.fds, after.fds)
 	}
-	// The Go heap and malloc move a little; a page per round would be far more.
+	// Heaps move a little, more so under the race detector.
 	if grown := after.mappings - before.mappings; grown > n/10 {
 		t.Errorf("%d rounds: %d mappings became %d", n, before.mappings, after.mappings)
 	}
-	if grown := after.rss - before.rss; grown > n/2 {
+	if grown := after.rss - before.rss; grown > n {
 		t.Errorf("%d rounds: %d resident pages became %d", n, before.rss, after.rss)
 	}
 }

@@ -1,0 +1,120 @@
+package rdma_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+func ExampleExchange() {
+	// A client that has made qp, and lets its peer read buffer.
+	run := func(ctx context.Context, qp *rdma.QP, buffer *rdma.Memory) error {
+		conn, err := net.Dial("tcp", "server:7471")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := rdma.Exchange(ctx, conn, qp); err != nil {
+			return err
+		}
+		return json.NewEncoder(conn).Encode(buffer.Remote())
+	}
+	fmt.Println(run(context.Background(), nil, nil))
+}
+
+// tcpPair returns both ends of a connection.
+func tcpPair(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if a, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return a, b
+}
+
+func TestExchangeConnectsQueuePairs(t *testing.T) {
+	devices := rdmatest.Devices(t, 2)
+	for name, pair := range map[string][2]string{
+		"one device":  {devices[0], devices[0]},
+		"two devices": {devices[0], devices[1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Neither side waits for a peer that posts no receive.
+			strict := &rdma.QPConfig{Config: rdma.Config{RNRRetry: -1}}
+			a, b := newSide(t, pair[0], strict), newSide(t, pair[1], strict)
+			connA, connB := tcpPair(t)
+			ctx := deadline(t)
+			fill(t, a.mem, 3)
+			done := make(chan error, 1)
+			go func() { done <- serve(t, b, connB) }()
+
+			if err := rdma.Exchange(ctx, connA, a.qp); err != nil {
+				t.Fatal(err)
+			}
+			var remote rdma.Remote
+			if err := json.NewDecoder(connA).Decode(&remote); err != nil {
+				t.Fatal(err)
+			}
+			// Both may send at once.
+			if err := a.qp.Send(ctx, a.mem.View()); err != nil {
+				t.Error(err)
+			}
+			if err := a.qp.Read(ctx, a.mem.View(), remote); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(contents(t, a.mem), contents(t, b.mem)) {
+				t.Error("what was sent and read back differs")
+			}
+		})
+	}
+}
+
+// serve is the side that receives.
+func serve(t *testing.T, s *side, conn net.Conn) error {
+	ctx := deadline(t)
+	recv, err := s.qp.StartRecv(ctx, s.mem.View())
+	if err != nil {
+		return err
+	}
+	if err := rdma.Exchange(ctx, conn, s.qp); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(conn).Encode(s.mem.Remote()); err != nil {
+		return err
+	}
+	return recv.Wait(ctx)
+}
+
+func TestExchangeWithoutQueuePairTellsThePeer(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	a, b := newSide(t, device, nil), newSide(t, device, nil)
+	connA, connB := tcpPair(t)
+	check(t, b.qp.Close())
+	if err := rdma.Exchange(deadline(t), connB, b.qp); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Exchange of a closed queue pair: %v", err)
+	}
+	connB.Close()
+	if err := rdma.Exchange(deadline(t), connA, a.qp); err == nil {
+		t.Error("no error from a peer that went away")
+	}
+}
