@@ -314,7 +314,7 @@ func LoadProviders() {
 }
 
 // pointer passes an address of C memory to C.
-func pointer(a capi.Addr) unsafe.Pointer {
+func pointer(a uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&a))
 }
 
@@ -593,7 +593,7 @@ func CreateCQ(context *Context, cqe int32, cqContext capi.Addr, channel *CompCha
 	if err != nil {
 		return nil, err
 	}
-	r, err := C.zz_ibv_create_cq(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(context)), C.int32_t(cqe), (*C.uint8_t)(pointer(cqContext)), (*C.uint8_t)(unsafe.Pointer(channel)), C.int32_t(compVector))
+	r, err := C.zz_ibv_create_cq(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(context)), C.int32_t(cqe), (*C.uint8_t)(pointer(uintptr(cqContext))), (*C.uint8_t)(unsafe.Pointer(channel)), C.int32_t(compVector))
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
@@ -1562,7 +1562,7 @@ func RegBufMR(pd *PD, buf *Buf, addr capi.Addr, length uint64, access AccessFlag
 	if err != nil {
 		return nil, err
 	}
-	r, err := C.zz_ibv_reg_buf_mr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(unsafe.Pointer(buf)), (*C.uint8_t)(pointer(addr)), C.uint64_t(length), C.int32_t(access))
+	r, err := C.zz_ibv_reg_buf_mr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(unsafe.Pointer(buf)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length), C.int32_t(access))
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
@@ -1604,7 +1604,7 @@ func RegMR(pd *PD, addr capi.Addr, length uint64, access AccessFlags) (*MR, erro
 	if err != nil {
 		return nil, err
 	}
-	r, err := C.zz_ibv_reg_mr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(addr)), C.uint64_t(length), C.int32_t(access))
+	r, err := C.zz_ibv_reg_mr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length), C.int32_t(access))
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
@@ -1634,7 +1634,7 @@ func RegMRIOVA(pd *PD, addr capi.Addr, length uint64, iova uint64, access Access
 	if err != nil {
 		return nil, err
 	}
-	r, err := C.zz_ibv_reg_mr_iova(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(addr)), C.uint64_t(length), C.uint64_t(iova), C.int32_t(access))
+	r, err := C.zz_ibv_reg_mr_iova(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length), C.uint64_t(iova), C.int32_t(access))
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
@@ -1650,7 +1650,7 @@ func RegMRIOVA2(pd *PD, addr capi.Addr, length uint64, iova uint64, access Acces
 	if err != nil {
 		return nil, err
 	}
-	r, err := C.zz_ibv_reg_mr_iova2(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(addr)), C.uint64_t(length), C.uint64_t(iova), C.uint32_t(access))
+	r, err := C.zz_ibv_reg_mr_iova2(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length), C.uint64_t(iova), C.uint32_t(access))
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
@@ -1674,7 +1674,7 @@ func ReregMR(mr *MR, flags ReregMRFlags, pd *PD, addr capi.Addr, length uint64, 
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_ibv_rereg_mr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(mr)), C.int32_t(flags), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(addr)), C.uint64_t(length), C.int32_t(access))
+	r, err := C.zz_ibv_rereg_mr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(mr)), C.int32_t(flags), (*C.uint8_t)(unsafe.Pointer(pd)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length), C.int32_t(access))
 	return capi.MinusError(int64(r), err)
 }
 
@@ -2007,7 +2007,7 @@ func WRSendTSO(qp *QPEx, hdr unsafe.Pointer, hdrSz uint16, mss uint16) {
 //
 // It calls ibv_wr_set_inline_data; see ibv_wr_set_inline_data(3).
 func WRSetInlineData(qp *QPEx, addr capi.Addr, length uint64) {
-	C.zz_ibv_wr_set_inline_data((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(pointer(addr)), C.uint64_t(length))
+	C.zz_ibv_wr_set_inline_data((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length))
 }
 
 // WRSetInlineDataList copies the data of the current request into it, from many

@@ -5,6 +5,10 @@
 #if __has_include(<infiniband/verbs.h>)
 #include <stddef.h>
 #include <infiniband/verbs.h>
+#include <infiniband/verbs_api.h>
+#include <infiniband/ib_user_ioctl_verbs.h>
+#include <infiniband/tm_types.h>
+#include <infiniband/sa.h>
 
 // What exists since a later rdma-core is compared if -DGOVERBS_HEADERS=<version> says so.
 #ifndef GOVERBS_HEADERS

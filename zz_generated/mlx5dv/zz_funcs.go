@@ -428,7 +428,7 @@ func Library() (capi.Library, error) {
 }
 
 // pointer passes an address of C memory to C.
-func pointer(a capi.Addr) unsafe.Pointer {
+func pointer(a uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&a))
 }
 
@@ -1172,7 +1172,7 @@ func DevxUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access uint3
 	if err != nil {
 		return nil, err
 	}
-	r, err := C.zz_mlx5dv_devx_umem_reg(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(ctx)), (*C.uint8_t)(pointer(addr)), C.uint64_t(size), C.uint32_t(access))
+	r, err := C.zz_mlx5dv_devx_umem_reg(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(ctx)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(size), C.uint32_t(access))
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
@@ -1690,7 +1690,7 @@ func DumpDRDomain(fout capi.Addr, domain *DRDomain) error {
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_mlx5dv_dump_dr_domain(C.uintptr_t(fn), (*C.uint8_t)(pointer(fout)), (*C.uint8_t)(unsafe.Pointer(domain)))
+	r, err := C.zz_mlx5dv_dump_dr_domain(C.uintptr_t(fn), (*C.uint8_t)(pointer(uintptr(fout))), (*C.uint8_t)(unsafe.Pointer(domain)))
 	return capi.ValueError(int64(r), err)
 }
 
@@ -1700,7 +1700,7 @@ func DumpDRMatcher(fout capi.Addr, matcher *DRMatcher) error {
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_mlx5dv_dump_dr_matcher(C.uintptr_t(fn), (*C.uint8_t)(pointer(fout)), (*C.uint8_t)(unsafe.Pointer(matcher)))
+	r, err := C.zz_mlx5dv_dump_dr_matcher(C.uintptr_t(fn), (*C.uint8_t)(pointer(uintptr(fout))), (*C.uint8_t)(unsafe.Pointer(matcher)))
 	return capi.ValueError(int64(r), err)
 }
 
@@ -1710,7 +1710,7 @@ func DumpDRRule(fout capi.Addr, rule *DRRule) error {
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_mlx5dv_dump_dr_rule(C.uintptr_t(fn), (*C.uint8_t)(pointer(fout)), (*C.uint8_t)(unsafe.Pointer(rule)))
+	r, err := C.zz_mlx5dv_dump_dr_rule(C.uintptr_t(fn), (*C.uint8_t)(pointer(uintptr(fout))), (*C.uint8_t)(unsafe.Pointer(rule)))
 	return capi.ValueError(int64(r), err)
 }
 
@@ -1720,7 +1720,7 @@ func DumpDRTable(fout capi.Addr, table *DRTable) error {
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_mlx5dv_dump_dr_table(C.uintptr_t(fn), (*C.uint8_t)(pointer(fout)), (*C.uint8_t)(unsafe.Pointer(table)))
+	r, err := C.zz_mlx5dv_dump_dr_table(C.uintptr_t(fn), (*C.uint8_t)(pointer(uintptr(fout))), (*C.uint8_t)(unsafe.Pointer(table)))
 	return capi.ValueError(int64(r), err)
 }
 

@@ -5,6 +5,8 @@
 #if __has_include(<infiniband/mlx5dv.h>)
 #include <stddef.h>
 #include <infiniband/mlx5dv.h>
+#include <infiniband/mlx5_api.h>
+#include <infiniband/mlx5_user_ioctl_verbs.h>
 
 // What exists since a later rdma-core is compared if -DGOVERBS_HEADERS=<version> says so.
 #ifndef GOVERBS_HEADERS

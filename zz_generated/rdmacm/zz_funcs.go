@@ -121,7 +121,7 @@ func Library() (capi.Library, error) {
 }
 
 // pointer passes an address of C memory to C.
-func pointer(a capi.Addr) unsafe.Pointer {
+func pointer(a uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&a))
 }
 
@@ -209,7 +209,7 @@ func CreateID(channel *EventChannel, id *capi.Ptr[CMID], context capi.Addr, ps P
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_rdma_create_id(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(channel)), (*C.uint8_t)(unsafe.Pointer(id)), (*C.uint8_t)(pointer(context)), C.uint32_t(ps))
+	r, err := C.zz_rdma_create_id(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(channel)), (*C.uint8_t)(unsafe.Pointer(id)), (*C.uint8_t)(pointer(uintptr(context))), C.uint32_t(ps))
 	return capi.MinusError(int64(r), err)
 }
 
@@ -466,7 +466,7 @@ func JoinMulticast(id *CMID, addr *Sockaddr, context capi.Addr) error {
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_rdma_join_multicast(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(id)), (*C.uint8_t)(unsafe.Pointer(addr)), (*C.uint8_t)(pointer(context)))
+	r, err := C.zz_rdma_join_multicast(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(id)), (*C.uint8_t)(unsafe.Pointer(addr)), (*C.uint8_t)(pointer(uintptr(context))))
 	return capi.MinusError(int64(r), err)
 }
 
@@ -479,7 +479,7 @@ func JoinMulticastEx(id *CMID, mcJoinAttr *CMJoinMCAttrEx, context capi.Addr) er
 	if err != nil {
 		return err
 	}
-	r, err := C.zz_rdma_join_multicast_ex(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(id)), (*C.uint8_t)(unsafe.Pointer(mcJoinAttr)), (*C.uint8_t)(pointer(context)))
+	r, err := C.zz_rdma_join_multicast_ex(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(id)), (*C.uint8_t)(unsafe.Pointer(mcJoinAttr)), (*C.uint8_t)(pointer(uintptr(context))))
 	return capi.MinusError(int64(r), err)
 }
 

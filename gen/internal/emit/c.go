@@ -308,7 +308,11 @@ func (g *generator) cInline(p *pkg) error {
 // compiles it.
 func (g *generator) cGuard(p *pkg) {
 	var b strings.Builder
-	b.WriteString("#if __has_include(<" + p.Header + ">)\n#include <stddef.h>\n#include <" + p.Header + ">\n\n")
+	b.WriteString("#if __has_include(<" + p.Header + ">)\n#include <stddef.h>\n")
+	for _, h := range p.Headers {
+		b.WriteString("#include <" + h + ">\n")
+	}
+	b.WriteString("\n")
 	b.WriteString(guardMacros)
 	newest := ""
 	open := func(version string) {

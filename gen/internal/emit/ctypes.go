@@ -123,7 +123,7 @@ func (g *generator) fieldType(p *pkg, t facts.Type) (*jen.Statement, int64) {
 		return jen.Index(jen.Lit(int(u.Len))).Add(e), align
 	case facts.RecordType:
 		if r := g.records[u.Name]; r != nil {
-			return g.recordType(p, u.Name), g.goAlign(r)
+			return g.recordType(p, u.Name), r.Align
 		}
 		g.fail("%s is held by value and not known: add it to gen/tables", u.Name)
 	default:
@@ -131,9 +131,6 @@ func (g *generator) fieldType(p *pkg, t facts.Type) (*jen.Statement, int64) {
 	}
 	return jen.Byte(), 1
 }
-
-// goAlign is the alignment that the mirror of r has in Go.
-func (g *generator) goAlign(r *facts.Record) int64 { return r.Align }
 
 // pointee returns the Go type of a member that points to t.
 func (g *generator) pointee(p *pkg, t facts.Type) *jen.Statement {
@@ -180,6 +177,8 @@ func (g *generator) paramType(p *pkg, name string, t facts.Type) *jen.Statement 
 	case facts.Int, facts.Uint, facts.Char, facts.EnumType, facts.Bool:
 		s, _ := g.fieldType(p, v)
 		return jen.Op("*").Add(s)
+	case facts.FuncType:
+		return jen.Qual(Capi, "FuncPtr")
 	}
 	if tables.Addresses[name] {
 		return jen.Qual(Capi, "Addr")

@@ -23,6 +23,8 @@ type Options struct {
 	Source fs.FS  // hand-written C, one folder per package
 	Base   string // import path of the folder that holds the packages
 	Check  bool   // fail on table entries that match nothing: for the newest model only
+
+	Packages []tables.Package // nil: those of gen/tables
 }
 
 // Files returns the raw bindings: contents by slash-separated path.
@@ -32,9 +34,10 @@ func Files(o Options) (map[string][]byte, error) {
 		return nil, err
 	}
 	for _, p := range g.pkgs {
-		if len(p.funcs) == 0 {
+		if len(p.records)+len(p.enums)+len(p.funcs) == 0 {
 			continue
 		}
+		g.goDoc(p)
 		g.goTypes(p)
 		g.goLayout(p)
 		g.goEnums(p)
@@ -54,6 +57,9 @@ func Files(o Options) (map[string][]byte, error) {
 }
 
 func newGenerator(o Options) *generator {
+	if o.Packages == nil {
+		o.Packages = tables.Packages
+	}
 	return &generator{
 		Options: o,
 		records: map[string]*facts.Record{},
@@ -123,6 +129,23 @@ func (g *generator) save(p *pkg, name string, f *jen.File) {
 	g.files[p.Name+"/"+name] = bytes.Replace(b.Bytes(), []byte("\n//go:build"), []byte("\n\n//go:build"), 1)
 }
 
+// goDoc emits the package comment.
+func (g *generator) goDoc(p *pkg) {
+	f := g.goFile(p, "")
+	text := "Package " + p.Name + " has the raw bindings of " + p.About + ": what <" + p.Header + "> of rdma-core " + strings.TrimSuffix(g.Model.Version, ".0") + " declares, under names without its prefix. Constants keep their C names.\n\n" +
+		"Structures are mirrors in Go; those that only the library allocates are opaque. Pointers in mirrors are addresses of C memory, see package capi. Functions load " + p.Library + " when the first one is called. One that the machine's version lacks returns a [*capi.MissingError], and so does every function where there is no library or no cgo.\n\n" +
+		"Nothing here checks arguments or keeps objects alive: that is what package rdma is for."
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			f.PackageComment("//")
+		}
+		for _, line := range wrap(paragraph, 77) {
+			f.PackageComment("// " + line)
+		}
+	}
+	g.save(p, "zz_doc.go", f)
+}
+
 // cFile writes a C file. Only a program for Linux with cgo compiles it.
 func (g *generator) cFile(p *pkg, name, constraint, body string) {
 	head := g.banner(p) + "\n"
@@ -135,7 +158,7 @@ func (g *generator) cFile(p *pkg, name, constraint, body string) {
 // plan sorts the facts into packages and names everything.
 func (g *generator) plan() error {
 	byHeader := map[string]*pkg{}
-	for _, t := range tables.Packages {
+	for _, t := range g.Packages {
 		p := &pkg{Package: t, names: map[string]string{}}
 		g.pkgs = append(g.pkgs, p)
 		for _, h := range t.Headers {

@@ -57,7 +57,9 @@ func (g *generator) planFuncs(byHeader map[string]*pkg) {
 			list = append(list, &f)
 		}
 	}
-	list = append(list, batchFuncs...)
+	if g.records["struct ibv_qp_ex"] != nil {
+		list = append(list, batchFuncs...)
+	}
 	for _, f := range list {
 		p := byHeader[f.Header]
 		if p == nil || strings.HasPrefix(f.Name, "_") || g.leftOut(f.Name) {
@@ -174,7 +176,7 @@ func (g *generator) style(p *pkg, f *facts.Func) tables.Style {
 	case u.Kind == facts.Pointer:
 		return tables.Null
 	case f.Result.Kind == facts.Int:
-		return tables.IntStyle[p.Name]
+		return cmp.Or(tables.IntStyle[p.Name], tables.Value)
 	}
 	return tables.Plain
 }
@@ -376,7 +378,7 @@ func (g *generator) goArg(p *pkg, name string, a facts.Param, fn *function) jen.
 		return jen.Qual("C", w).Call(jen.Id(name))
 	}
 	if isAddr(g.argType(p, fn, a)) {
-		return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Id("pointer").Call(jen.Id(name)))
+		return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Id("pointer").Call(jen.Uintptr().Call(jen.Id(name))))
 	}
 	if isUnsafe(g.argType(p, fn, a)) {
 		return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Id(name))
@@ -384,8 +386,12 @@ func (g *generator) goArg(p *pkg, name string, a facts.Param, fn *function) jen.
 	return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Qual("unsafe", "Pointer").Call(jen.Id(name)))
 }
 
-func isAddr(s *jen.Statement) bool   { return s.GoString() == jen.Qual(Capi, "Addr").GoString() }
-func isUnsafe(s *jen.Statement) bool { return s.GoString() == jen.Qual("unsafe", "Pointer").GoString() }
+func isAddr(s *jen.Statement) bool   { return is(s, Capi, "Addr") || is(s, Capi, "FuncPtr") }
+func isUnsafe(s *jen.Statement) bool { return is(s, "unsafe", "Pointer") }
+
+func is(s *jen.Statement, path, name string) bool {
+	return s.GoString() == jen.Qual(path, name).GoString()
+}
 
 // fromC converts a shim's result to the Go result.
 func (g *generator) fromC(p *pkg, fn *function, v *jen.Statement) *jen.Statement {
@@ -394,7 +400,7 @@ func (g *generator) fromC(p *pkg, fn *function, v *jen.Statement) *jen.Statement
 		return jen.Add(t).Call(v)
 	}
 	if isAddr(t) {
-		return jen.Qual(Capi, "Addr").Call(jen.Qual("unsafe", "Pointer").Call(v))
+		return jen.Add(t).Call(jen.Qual("unsafe", "Pointer").Call(v))
 	}
 	if isUnsafe(t) {
 		return jen.Qual("unsafe", "Pointer").Call(v)
@@ -473,7 +479,7 @@ func (g *generator) goSymbols(p *pkg, f *jen.File) {
 	}
 	if g.needsPointer(p) {
 		f.Comment("pointer passes an address of C memory to C.")
-		f.Func().Id("pointer").Params(jen.Id("a").Qual(Capi, "Addr")).Qual("unsafe", "Pointer").Block(
+		f.Func().Id("pointer").Params(jen.Id("a").Uintptr()).Qual("unsafe", "Pointer").Block(
 			jen.Return(jen.Op("*").Parens(jen.Op("*").Qual("unsafe", "Pointer")).Call(jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Id("a")))))
 		f.Line()
 	}

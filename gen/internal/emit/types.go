@@ -9,12 +9,6 @@ import (
 	"github.com/goverbs/goverbs/gen/internal/facts"
 )
 
-// member is a field as Go sees it, or what has to be a method.
-type member struct {
-	facts.Field
-	id string
-}
-
 func (g *generator) goTypes(p *pkg) {
 	f := g.goFile(p, "")
 	for _, r := range p.records {
@@ -74,8 +68,7 @@ func isFlexible(f facts.Field) bool {
 	return f.Flex || f.Type.Kind == facts.Array && f.Type.Len <= 0
 }
 
-// layoutOf returns the fields of a mirror in order, with padding that C has
-// and Go would not.
+// goField is a field of a mirror, or padding that C has and Go would not.
 type goField struct {
 	id      string
 	typ     jen.Code
@@ -83,12 +76,12 @@ type goField struct {
 	comment string
 }
 
+// layout returns the fields of a mirror in order.
 func (g *generator) layout(p *pkg, r *facts.Record) (fields []goField) {
 	var end, maxAlign int64 = 0, 1
 	pad := func(n int64) {
 		fields = append(fields, goField{id: "_", typ: jen.Index(jen.Lit(int(n))).Byte(), offset: -1})
 	}
-	units := map[int64]bool{} // storage of bit-fields already there
 	for _, m := range r.Fields {
 		if isFlexible(m) {
 			continue
@@ -98,12 +91,12 @@ func (g *generator) layout(p *pkg, r *facts.Record) (fields []goField) {
 		id := camel(m.Name)
 		switch {
 		case m.Bits != 0:
-			if units[m.Offset] {
-				continue
+			begin, size64 := bitRun(r, m)
+			if m.Offset != begin || m.BitOff != 0 {
+				continue // lies in the bytes of a bit-field before it
 			}
-			units[m.Offset] = true
-			id = fmt.Sprintf("bits%d", m.Offset)
-			typ, size, align = jen.Index(jen.Lit(int(bitUnit(r, m)))).Byte(), bitUnit(r, m), 1
+			id = fmt.Sprintf("bits%d", begin)
+			typ, size, align = jen.Index(jen.Lit(int(size64))).Byte(), size64, 1
 		case m.Name == "":
 			sub := g.anonymous(m)
 			id = fmt.Sprintf("anon%d", m.Offset)
@@ -128,7 +121,9 @@ func (g *generator) layout(p *pkg, r *facts.Record) (fields []goField) {
 	if (end+maxAlign-1)/maxAlign*maxAlign != r.Size {
 		pad(r.Size - end)
 	}
-	if maxAlign < r.Align {
+	if r.Align > 8 {
+		g.fail("%s is aligned to %d bytes, which Go cannot do", r.Tag, r.Align)
+	} else if maxAlign < r.Align {
 		typ, _ := storage(0, r.Align)
 		fields = append([]goField{{id: "_", typ: typ, offset: -1}}, fields...)
 	}
@@ -147,7 +142,7 @@ func (g *generator) member(p *pkg, r *facts.Record, m facts.Field) (*jen.Stateme
 	return g.fieldType(p, m.Type)
 }
 
-// storage returns an array of the given size and alignment.
+// storage returns an array of the given size and alignment, which is at most 8.
 func storage(size, align int64) (*jen.Statement, int64) {
 	return jen.Index(jen.Lit(int(size / align))).Id(fmt.Sprintf("uint%d", align*8)), align
 }
@@ -190,7 +185,7 @@ func (g *generator) structure(p *pkg, f *jen.File, name string, r *facts.Record)
 			g.bitField(f, name, r, m, ids)
 		case m.Name == "":
 			for _, sub := range g.flatten(g.anonymous(m), 0) {
-				typ, align := g.memberOf(p, r, sub)
+				typ, align := g.member(p, r, sub)
 				g.accessor(f, name, camel(sub.Name), "x."+fmt.Sprintf("anon%d", m.Offset), sub, typ, align, ids)
 			}
 		case g.isUnionMember(m):
@@ -204,12 +199,6 @@ func (g *generator) structure(p *pkg, f *jen.File, name string, r *facts.Record)
 			}
 		}
 	}
-}
-
-// memberOf is member for hoisted members, whose place in the tables is that
-// of what holds them.
-func (g *generator) memberOf(p *pkg, r *facts.Record, m facts.Field) (*jen.Statement, int64) {
-	return g.member(p, r, m)
 }
 
 // flatten lists the members of r with those of its anonymous members in
@@ -274,16 +263,25 @@ func (g *generator) unaligned(f *jen.File, recv, id, hidden string, m facts.Fiel
 	f.Line()
 }
 
-// bitUnit is the number of bytes from m's offset to the end of the storage
-// that it shares with the bit-fields beside it.
-func bitUnit(r *facts.Record, m facts.Field) int64 {
-	end := int64(0)
-	for _, n := range r.Fields {
-		if n.Bits != 0 && n.Offset == m.Offset {
-			end = max(end, (int64(n.BitOff)+n.Bits+7)/8)
+// bitRun returns where the bytes begin that m shares with the bit-fields
+// beside it, and how many they are.
+func bitRun(r *facts.Record, m facts.Field) (begin, size int64) {
+	var end int64
+	begin = -1
+	for _, f := range r.Fields {
+		if f.Bits == 0 {
+			if f.Offset > m.Offset {
+				break
+			}
+			begin, end = -1, 0
+			continue
 		}
+		if begin < 0 {
+			begin = f.Offset
+		}
+		end = max(end, f.Offset+(int64(f.BitOff)+f.Bits+7)/8)
 	}
-	return end
+	return begin, end - begin
 }
 
 // bitField emits accessors for a bit-field. C places them from the low bit on
@@ -297,14 +295,16 @@ func (g *generator) bitField(f *jen.File, recv string, r *facts.Record, m facts.
 		g.fail("%s: two members would be called %s", recv, id)
 	}
 	ids[id] = true
-	hidden := jen.Id("x").Dot(fmt.Sprintf("bits%d", m.Offset)).Index(jen.Op(":"))
+	begin, _ := bitRun(r, m)
+	bit := int(m.Offset-begin)*8 + m.BitOff
+	bytes := jen.Id("x").Dot(fmt.Sprintf("bits%d", begin)).Index(jen.Op(":"))
 	f.Commentf("%s returns the bit-field %s, %d bits wide.", id, m.Name, m.Bits)
 	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id(id).Params().Uint64().Block(
-		jen.Return(jen.Qual(Capi, "Bits").Call(hidden.Clone(), jen.Lit(m.BitOff), jen.Lit(int(m.Bits)))))
+		jen.Return(jen.Qual(Capi, "Bits").Call(bytes.Clone(), jen.Lit(bit), jen.Lit(int(m.Bits)))))
 	f.Line()
 	f.Commentf("Set%s sets the bit-field %s to the low %d bits of v.", id, m.Name, m.Bits)
 	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id("Set" + id).Params(jen.Id("v").Uint64()).Block(
-		jen.Qual(Capi, "SetBits").Call(hidden.Clone(), jen.Lit(m.BitOff), jen.Lit(int(m.Bits)), jen.Id("v")))
+		jen.Qual(Capi, "SetBits").Call(bytes.Clone(), jen.Lit(bit), jen.Lit(int(m.Bits)), jen.Id("v")))
 	f.Line()
 }
 
