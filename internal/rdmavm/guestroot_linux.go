@@ -58,7 +58,8 @@ func makeRoot(job *jobMessage) error {
 		}
 	}
 	mounts = []mountPoint{
-		{"overlay", guestRoot, "overlay", 0, "lowerdir=" + guestLower + ",upperdir=" + upper + ",workdir=" + work},
+		// redirect_dir: the host's folders can be renamed, as anywhere else.
+		{"overlay", guestRoot, "overlay", 0, "redirect_dir=on,lowerdir=" + guestLower + ",upperdir=" + upper + ",workdir=" + work},
 		{"proc", at("/proc"), "proc", 0, ""},
 		{"sysfs", at("/sys"), "sysfs", 0, ""},
 		{"devtmpfs", at("/dev"), "devtmpfs", 0, ""},

@@ -33,6 +33,7 @@ func TestMachine(t *testing.T) {
 	t.Run("exit status and streams", l.testExitStatus)
 	t.Run("stdin and stdout byte by byte", l.testStreams)
 	t.Run("stdin that nobody reads", l.testUnreadStdin)
+	t.Run("stdout on a full disk", l.testFullDisk)
 	t.Run("arguments, environment, folder", l.testEnvironment)
 	t.Run("clock and random numbers", l.testRestoredState)
 	t.Run("signals", l.testSignal)
@@ -204,11 +205,24 @@ func (l *launcher) testStreams(t *testing.T) {
 	}
 }
 
+func (l *launcher) testFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	cmd := l.command(t, "/bin/sh", "-c", "echo out; sleep 1000")
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	_ = cmd.Run()
+	result{cmd.ProcessState.ExitCode(), "", stderr.String()}.want(t, ExitFailure, "", "output is lost", "no space left")
+}
+
 func (l *launcher) testUnreadStdin(t *testing.T) {
 	cmd := l.command(t, "/bin/sh", "-c", "exec <&-; exit 5")
 	cmd.Stdin = bytes.NewReader(make([]byte, 3_000_000))
 	finish(t, cmd).want(t, 5, "")
-	// Open for good, and empty.
+	// Open for ever, and empty.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -536,6 +550,15 @@ func TestDouble(t *testing.T) {
 	}
 }
 
+func TestRenameFolderOfHost(t *testing.T) {
+	if err := os.Rename("/etc", "/etc2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/etc2/passwd"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestGuest(t *testing.T) {
 	if os.Getenv("RDMAVM_GUEST") == "" {
 		t.Fatal("not in the guest")
@@ -590,12 +613,15 @@ func FuzzDouble(f *testing.F) {
 	if err := os.Remove(filepath.Join(dir, "written")); err != nil {
 		t.Errorf("-outputdir is this folder, so what is written there is kept: %v", err)
 	}
-	if r := goTest("OK=1", "-race", "-run=Double"); r.status != 0 {
-		t.Errorf("with -race: %+v", r)
-	}
 	if diff := cmp.Diff([]string{"cover.out", "cpu.out", "go.mod", "x.go", "x_test.go"}, list(t, dir)); diff != "" {
 		t.Errorf("without profiles nothing is written (-want +got):\n%s", diff)
 	}
+	t.Run("-race", func(t *testing.T) {
+		needTool(t, "gcc")
+		if r := goTest("OK=1", "-race", "-run=Double"); r.status != 0 {
+			t.Errorf("%+v", r)
+		}
+	})
 	if r := goTest("FAIL=1"); r.status != 1 || !strings.Contains(r.stdout, "asked to fail") {
 		t.Errorf("a failing test: %+v", r)
 	}

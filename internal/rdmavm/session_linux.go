@@ -17,6 +17,9 @@ import (
 // errNoGuest: the guest did not come up, so the program has not run.
 var errNoGuest = errors.New("the virtual machine did not start")
 
+// errOutput: the program's output cannot be passed on.
+var errOutput = errors.New("the program's output is lost")
+
 // A session is one guest, from its start to its end.
 type session struct {
 	launch  *launch
@@ -150,7 +153,7 @@ func (s *session) read(boot time.Duration, done <-chan struct{}) {
 			}
 		}
 		if _, err := stream.Write(f.data); err != nil {
-			s.readErr = fmt.Errorf("its output has no reader: %w", err)
+			s.readErr = fmt.Errorf("%w: %w", errOutput, err)
 			return
 		}
 	}
@@ -220,11 +223,14 @@ func (s *session) signal(sig unix.Signal) (int, error) {
 // lost reports a guest that went away before the program ended.
 func (s *session) lost() (int, error) {
 	s.machine.stop()
+	if errors.Is(s.readErr, errOutput) {
+		return ExitFailure, s.readErr
+	}
+	if errors.Is(s.readErr, io.EOF) || errors.Is(s.readErr, unix.ECONNRESET) {
+		s.readErr = errors.New("gone")
+	}
 	if !s.started {
 		return ExitFailure, fmt.Errorf("%w: %w%s", errNoGuest, s.readErr, s.machine.log())
-	}
-	if errors.Is(s.readErr, io.EOF) {
-		s.readErr = errors.New("gone")
 	}
 	return ExitFailure, fmt.Errorf("the virtual machine failed before the program ended: %w%s%s", s.readErr, s.kernelLog(), s.machine.log())
 }
