@@ -73,7 +73,7 @@ func (d *Device) AddMR(m *MR, fixed bool) error {
 		k.regions = make([]*MR, firstKey)
 		k.variant = make([]uint8, firstKey)
 	}
-	if len(k.regions)-len(k.free) >= d.Limits.MaxMR {
+	if len(k.regions)-len(k.free)-firstKey >= d.Limits.MaxMR {
 		return syscall.ENOMEM
 	}
 	var i uint32
