@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+)
+
+func TestMain(m *testing.M) { rdmatest.Main(m) }
+
+func TestHello(t *testing.T) {
+	rdmatest.Devices(t, 1)
+	if err := hello(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
