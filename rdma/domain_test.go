@@ -639,3 +639,11 @@ func mentions(results *ast.FieldList, name string) bool {
 	})
 	return found
 }
+
+func TestMemoryOfManyPiecesHasNoCObject(t *testing.T) {
+	m := mustAlloc(t, newFakeFabric().domain(t, nil), 100, nil) // has no single struct ibv_mr
+	defer mustClose(t, m)
+	if c, release, err := openDoor(m); !errors.Is(err, errors.ErrUnsupported) || c != nil || release != nil {
+		t.Errorf("got %v, %v", c, err)
+	}
+}
