@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -279,10 +280,12 @@ func (r *registry) offer(found *inventory, order []backend.Backend, dev *ibverbs
 		return DeviceInfo{}, opError("open_device", id.name, err)
 	}
 	info, err := r.claim(found, order, ctx, id)
-	if closeErr := r.verbs.close(ctx); err == nil && closeErr != nil {
-		found.skipped = append(found.skipped, Skip{Device: id.name, Backend: info.Backend, Err: opError("close_device", id.name, closeErr)})
+	closeErr := opError("close_device", id.name, r.verbs.close(ctx))
+	if err == nil && closeErr != nil { // the device may be none the worse for it
+		info.Problems = append(info.Problems, closeErr)
+		closeErr = nil
 	}
-	return info, err
+	return info, errors.Join(err, closeErr)
 }
 
 func (r *registry) claim(found *inventory, order []backend.Backend, ctx *ibverbs.Context, id identity) (DeviceInfo, error) {

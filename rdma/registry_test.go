@@ -25,6 +25,7 @@ type fakeDevice struct {
 	ports    []ibverbs.PortAttr
 	gids     []ibverbs.GIDEntry
 	openErr  error
+	closeErr error
 	queryErr error
 	portErr  map[int]error
 	tableErr error         // of the call that reads the whole GID table
@@ -104,11 +105,12 @@ func (f *fakeVerbs) open(h *ibverbs.Device) (*ibverbs.Context, error) {
 func (f *fakeVerbs) close(ctx *ibverbs.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.opened[ctx] == nil {
+	d := f.opened[ctx]
+	if d == nil {
 		panic("context closed twice")
 	}
 	delete(f.opened, ctx)
-	return nil
+	return d.closeErr
 }
 
 func (f *fakeVerbs) queryDevice(ctx *ibverbs.Context) (*ibverbs.DeviceAttrEx, error) {
@@ -345,6 +347,22 @@ func TestSkippedTellsWhatWasLeftOutAndWhy(t *testing.T) {
 		}
 	}
 	v.checkNothingOpen(t)
+}
+
+func TestFailureToCloseIsTold(t *testing.T) {
+	fine, mute := roce("fine0"), roce("mute0")
+	fine.closeErr, mute.closeErr, mute.queryErr = syscall.EBUSY, syscall.EBUSY, syscall.EIO
+	r := newRegistry(t, newFakeVerbs(fine, mute), &fakeBackend{name: "any", claim: claims(true)})
+	all, err := r.devices()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %v, %v", names(all), err)
+	}
+	if p := all[0].Problems; len(p) != 1 || !errors.Is(p[0], syscall.EBUSY) {
+		t.Errorf("problems %v", p)
+	}
+	if s := r.skipped(); len(s) != 1 || !errors.Is(s[0].Err, syscall.EIO) || !errors.Is(s[0].Err, syscall.EBUSY) {
+		t.Errorf("left out: %v", s)
+	}
 }
 
 func TestSkippedTellsWhyTheLibraryDoesNotListADevice(t *testing.T) {
