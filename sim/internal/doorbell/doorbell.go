@@ -14,6 +14,11 @@ import (
 // Waker implements fabric.Waker.
 type Waker struct {
 	event int // an eventfd
+
+	// Of Sleep, which one goroutine calls: here they are not garbage.
+	timeout unix.Timespec
+	fds     [1]unix.PollFd
+	count   [8]byte
 }
 
 // New returns a waker.
@@ -22,13 +27,14 @@ func New() (fabric.Waker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Waker{fd}, nil
+	return &Waker{event: fd, fds: [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}}, nil
 }
+
+// one is what an eventfd is written.
+var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Wake implements fabric.Waker.
 func (w *Waker) Wake() {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
 	// Fails only when the count is full: the sleeper will wake all the same.
 	_, _ = unix.Write(w.event, one[:])
 }
@@ -38,14 +44,12 @@ func (w *Waker) Wake() {
 func (w *Waker) Sleep(d time.Duration) {
 	var timeout *unix.Timespec
 	if d >= 0 {
-		ts := unix.NsecToTimespec(int64(d))
-		timeout = &ts
+		w.timeout = unix.NsecToTimespec(int64(d))
+		timeout = &w.timeout
 	}
-	fds := []unix.PollFd{{Fd: int32(w.event), Events: unix.POLLIN}}
 	// An interrupted sleep is a short one.
-	if n, err := unix.Ppoll(fds, timeout, nil); err == nil && n > 0 {
-		var count [8]byte
-		_, _ = unix.Read(w.event, count[:])
+	if n, err := unix.Ppoll(w.fds[:], timeout, nil); err == nil && n > 0 {
+		_, _ = unix.Read(w.event, w.count[:])
 	}
 }
 

@@ -276,13 +276,13 @@ func (f *Fabric) receive(p, q *QP, r *Request) outcome {
 		SourceQPN: q.Num, HasGRH: grh, SLID: q.port().LID}
 	if length > total(p.recv.SGL) {
 		a.Status = LocalLengthError
-		p.Queues.CompleteRecv(&p.recv, &a)
+		p.Queues.CompleteRecv(&p.recv, a)
 		return nak(p, RemoteInvalidRequest, 0)
 	}
 	var ok bool
 	if f.remote, ok = p.Device.translateList(f.remote[:0], p.PD, p.recv.SGL, LocalWrite); !ok {
 		a.Status = LocalProtectionError
-		p.Queues.CompleteRecv(&p.recv, &a)
+		p.Queues.CompleteRecv(&p.recv, a)
 		return nak(p, RemoteOperationError, 0)
 	}
 	if p.Type == UD {
@@ -294,17 +294,17 @@ func (f *Fabric) receive(p, q *QP, r *Request) outcome {
 		} else {
 			a.Status = RemoteAborted
 		}
-		p.Queues.CompleteRecv(&p.recv, &a)
+		p.Queues.CompleteRecv(&p.recv, a)
 		return o
 	}
 	if r.Invalidate {
 		if o, ok := p.invalidate(r); !ok {
 			a.Status = LocalQPOpError
-			p.Queues.CompleteRecv(&p.recv, &a)
+			p.Queues.CompleteRecv(&p.recv, a)
 			return o
 		}
 	}
-	p.Queues.CompleteRecv(&p.recv, &a)
+	p.Queues.CompleteRecv(&p.recv, a)
 	return ended(Success)
 }
 
@@ -362,7 +362,7 @@ func (f *Fabric) write(p, q *QP, r *Request) outcome {
 		return o
 	}
 	if r.HasImm {
-		p.Queues.CompleteRecv(&p.recv, &Arrival{Op: OpWrite, Length: r.Length, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
+		p.Queues.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
 			SourceQPN: q.Num, SLID: q.port().LID})
 	}
 	return ended(Success)

@@ -209,7 +209,7 @@ func (q *QP) flush() (n int) {
 		return n
 	}
 	for q.Queues.NextRecv(&q.recv) {
-		q.Queues.CompleteRecv(&q.recv, &Arrival{Status: FlushError})
+		q.Queues.CompleteRecv(&q.recv, Arrival{Status: FlushError})
 		n++
 	}
 	return n

@@ -92,7 +92,7 @@ type Queues interface {
 	// NextRecv takes the next posted receive into r.
 	NextRecv(r *Receive) bool
 	// CompleteRecv ends a receive that NextRecv gave.
-	CompleteRecv(r *Receive, a *Arrival)
+	CompleteRecv(r *Receive, a Arrival)
 	// ExecuteLocal does an OpLocal.
 	ExecuteLocal(r *Request) Status
 	// Reset empties the queues.

@@ -311,7 +311,7 @@ func readScatter(sgl []fabric.SGE, wqe []byte) []fabric.SGE {
 }
 
 // CompleteRecv implements fabric.Queues.
-func (q *QP) CompleteRecv(r *fabric.Receive, a *fabric.Arrival) {
+func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 	e := cqe{uidx: q.cfg.UIndex, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
 		slid: a.SLID, solicited: a.Solicited}
 	if a.HasGRH {

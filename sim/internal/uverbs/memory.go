@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -33,6 +34,16 @@ func (c *Context) findPD(h uint32) (*pd, error) {
 	return p, nil
 }
 
+// pagesOf returns the pages of a region, as an address and a length. A region
+// that is paged on demand has none pinned.
+func pagesOf(in *uapi.RegMR) (first, n uint64) {
+	if fabric.Access(in.AccessFlags)&fabric.OnDemand != 0 {
+		return 0, 0
+	}
+	first = in.Start &^ (pageSize - 1)
+	return first, (in.Start+in.Length+pageSize-1)&^(pageSize-1) - first
+}
+
 // pin checks what pinning the pages of a region would find out: that they are
 // there, and writable if the device may write. It does not keep them: a
 // program that unmaps registered memory gets errors, not its old pages.
@@ -42,34 +53,49 @@ func pin(r *uapi.Request) error {
 	if err := fabric.CheckAccess(access); err != nil {
 		return err
 	}
-	first := in.Start &^ (pageSize - 1)
-	end := in.Start + in.Length
-	last := (end + pageSize - 1) &^ (pageSize - 1)
+	first, n := pagesOf(&in)
 	if access&fabric.OnDemand != 0 {
 		return nil
 	}
-	if in.Length == 0 || end < in.Start || last < end || in.Start%pageSize != in.IOVA%pageSize {
+	if in.Length == 0 || in.Start+in.Length < in.Start || first+n < in.Start+in.Length || in.Start%pageSize != in.IOVA%pageSize {
 		return syscall.EINVAL
+	}
+	if !mayLock(pinned.Load() + n) {
+		return syscall.ENOMEM
 	}
 	advice := unix.MADV_POPULATE_READ
 	if access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0 {
 		advice = unix.MADV_POPULATE_WRITE
 	}
-	err := madvise(first, last-first, advice)
-	if err == syscall.EINVAL {
-		// A kernel before 5.14 does not know the advice, or the pages are not to
-		// be had that way: ask only whether something is mapped.
-		if madvise(first, last-first, 0) == nil && !hasPopulate() {
-			return nil
-		}
-	}
+	err := madvise(first, n, advice)
 	switch err {
 	case nil:
 		return nil
+	case syscall.EINVAL:
+		// Either the kernel, before 5.14, does not know the advice, or the pages
+		// can't be had that way. The former is asked only whether they are mapped.
+		if !knowsPopulate() && madvise(first, n, unix.MADV_NORMAL) == nil {
+			return nil
+		}
 	case syscall.EAGAIN, syscall.EINTR:
 		return syscall.EAGAIN
 	}
 	return syscall.EFAULT
+}
+
+// pinned counts the bytes of all regions of the process.
+var pinned atomic.Uint64
+
+// mayLock reports whether the process may have n bytes locked. As in the
+// kernel a capability of the calling thread lifts the limit.
+func mayLock(n uint64) bool {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil || n <= limit.Cur {
+		return true
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
 }
 
 func madvise(start, length uint64, advice int) error {
@@ -80,9 +106,9 @@ func madvise(start, length uint64, advice int) error {
 	return nil
 }
 
-// hasPopulate reports whether the kernel knows MADV_POPULATE_READ, by an empty
+// knowsPopulate reports whether the kernel knows MADV_POPULATE_READ, by an empty
 // range.
-func hasPopulate() bool { return madvise(0, 0, unix.MADV_POPULATE_READ) == nil }
+func knowsPopulate() bool { return madvise(0, 0, unix.MADV_POPULATE_READ) == nil }
 
 func (c *Context) regMR(r *uapi.Request) error {
 	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
@@ -94,7 +120,8 @@ func (c *Context) regMR(r *uapi.Request) error {
 		return syscall.EINVAL
 	}
 	m := &fabric.MR{PD: p.PD, Access: fabric.Access(in.AccessFlags), IOVA: in.IOVA, Len: in.Length, Addr: dma.Addr(in.Start)}
-	h, err := c.addMR(&mr{MR: m, needs: needs{p}})
+	_, n := pagesOf(&in)
+	h, err := c.addMR(&mr{MR: m, needs: needs{p}, pinned: n})
 	if err != nil {
 		return err
 	}
@@ -106,6 +133,7 @@ func (c *Context) addMR(m *mr) (uint32, error) {
 	if err := c.device.AddMR(m.MR, false); err != nil {
 		return 0, err
 	}
+	pinned.Add(m.pinned)
 	return c.objects.add(m), nil
 }
 

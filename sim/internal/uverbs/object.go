@@ -44,10 +44,12 @@ type mr struct {
 	needs
 	*fabric.MR
 	mapped []byte // of a dmabuf
+	pinned uint64 // bytes that count against the limit of locked memory
 }
 
 func (m *mr) destroy(c *Context) {
 	c.device.RemoveMR(m.MR)
+	pinned.Add(-m.pinned)
 	if m.mapped != nil {
 		// Can't fail for what mmap returned.
 		_ = syscall.Munmap(m.mapped)
