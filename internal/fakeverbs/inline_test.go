@@ -21,6 +21,22 @@ import (
 	"github.com/goverbs/goverbs/zz_generated/mlx5dv"
 )
 
+// Case is an inline function of the headers and our counterpart.
+type Case struct {
+	Name    string
+	Ours    any // the Go function
+	Params  []Param
+	Pass    []int // which parameters reach the operation, in order
+	MayLack bool  // fails with EOPNOTSUPP if the provider has no such operation
+	Sized   bool  // passes the size of a structure on, last
+}
+
+// Param is a parameter of a function in C.
+type Param struct {
+	Name string
+	Size int // in bytes
+}
+
 // slots says where objects of a type lie in a world. Those that are not here
 // and not handles are plain memory.
 var slots = map[reflect.Type]int{

@@ -13,22 +13,6 @@ import (
 	"github.com/goverbs/goverbs/capi"
 )
 
-// Case is an inline function of the headers and our counterpart.
-type Case struct {
-	Name    string
-	Ours    any // the Go function
-	Params  []Param
-	Pass    []int // which parameters reach the operation, in order
-	MayLack bool  // fails with EOPNOTSUPP if the provider has no such operation
-	Sized   bool  // passes the size of a structure on, last
-}
-
-// Param is a parameter of a function in C.
-type Param struct {
-	Name string
-	Size int // in bytes
-}
-
 // call is what a recorder noted.
 type call struct {
 	count, op uint32

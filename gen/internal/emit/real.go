@@ -63,7 +63,7 @@ func Real(o Options, base string) (map[string][]byte, error) {
 		}
 		b.Line()
 	})
-	g.save(p, "zz_real.go", f)
+	g.save(p, "zz_real_test.go", f)
 
 	var c strings.Builder
 	c.WriteString("\n#include <errno.h>\n#include <stdint.h>\n#include \"fake.h\"\n\n")
