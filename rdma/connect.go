@@ -105,7 +105,7 @@ func negotiate(cfg Config, port *PortInfo, gid GIDEntry, peer Endpoint) (link, e
 	if mtuCode(peer.MTU) == 0 {
 		return link{}, fmt.Errorf("the peer's MTU is %d, want 256, 512, 1024, 2048 or 4096", int(peer.MTU))
 	}
-	global := port.LinkLayer == LinkLayerEthernet || port.GRHRequired
+	global := port.LinkLayer == LinkLayerEthernet || port.GRHRequired || otherSubnet(gid.GID, peer.GID)
 	if global && peer.GID.IsZero() {
 		return link{}, fmt.Errorf("the peer has no GID, which is needed on this port")
 	}
@@ -129,6 +129,11 @@ func negotiate(cfg Config, port *PortInfo, gid GIDEntry, peer Endpoint) (link, e
 		maxReadDepth:       min(cfg.MaxReadDepth, peer.MaxReadDepthTarget),
 		maxReadDepthTarget: min(cfg.MaxReadDepthTarget, peer.MaxReadDepth),
 	}, nil
+}
+
+// otherSubnet tells whether a router is between two InfiniBand addresses.
+func otherSubnet(a, b GID) bool {
+	return !a.IsZero() && !b.IsZero() && a.SubnetPrefix() != b.SubnetPrefix()
 }
 
 // toRTR returns the change to state RTR.

@@ -11,7 +11,12 @@ import (
 // Op is an operation in flight on a queue pair that the library drives. Its
 // methods are safe for concurrent use.
 type Op struct {
-	qp   *QP
+	qp *QP // which stays open for as long as somebody waits
+	o  *operation
+}
+
+// operation is the inner side of an Op, which its requests in flight hold.
+type operation struct {
 	code Opcode
 	left atomic.Int64 // parts that have not ended
 	done chan struct{}
@@ -22,15 +27,15 @@ type Op struct {
 }
 
 // Done returns a channel that is closed when the operation has ended.
-func (o *Op) Done() <-chan struct{} { return o.done }
+func (op *Op) Done() <-chan struct{} { return op.o.done }
 
 // Wait waits until the operation has ended and returns nil if it succeeded,
 // else a *[CompletionError]. When ctx ends first, Wait returns an error that
 // wraps ctx.Err(); the operation goes on, its memory stays registered, and Wait
 // can be called again. When an event told that the queue pair broke down, so
 // that the operation may never end, Wait returns that *[EventError].
-func (o *Op) Wait(ctx context.Context) error {
-	q := o.qp.q
+func (op *Op) Wait(ctx context.Context) error {
+	o, q := op.o, op.qp.q
 	if !o.ended() {
 		q.private.collect() // sooner than the dispatcher, perhaps
 	}
@@ -52,14 +57,14 @@ func (o *Op) Wait(ctx context.Context) error {
 
 // Result returns the completion of an operation that has ended, which for a
 // receive tells what arrived. It is zero before.
-func (o *Op) Result() WC {
-	if !o.ended() {
+func (op *Op) Result() WC {
+	if !op.o.ended() {
 		return WC{}
 	}
-	return o.wc
+	return op.o.wc
 }
 
-func (o *Op) ended() bool {
+func (o *operation) ended() bool {
 	select {
 	case <-o.done:
 		return true
@@ -69,7 +74,7 @@ func (o *Op) ended() bool {
 }
 
 // finish ends one part of the operation. Parts end one at a time.
-func (o *Op) finish(wc *WC) {
+func (o *operation) finish(wc *WC) {
 	if err := wc.Err(); err != nil && o.err == nil {
 		o.err = err
 	}
@@ -85,9 +90,9 @@ func (qp *QP) start(code Opcode, parts int64) (*Op, error) {
 	if qp.q.private == nil {
 		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, qp.q.device, qp.q.num, errNotDriven)
 	}
-	o := &Op{qp: qp, code: code, done: make(chan struct{})}
+	o := &operation{code: code, done: make(chan struct{})}
 	o.left.Store(parts)
-	return o, nil
+	return &Op{qp, o}, nil
 }
 
 var errNotDriven = errors.New("completions of this queue pair go to the caller's CQ: use Batch")
@@ -153,29 +158,29 @@ func (qp *QP) SendImm(ctx context.Context, view View, imm uint32) error {
 // StartRecv posts a receive into view, for one message or write with
 // immediate data. Op.Result tells what came.
 func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
-	o, err := qp.start(OpRecv, 1)
+	op, err := qp.start(OpRecv, 1)
 	if err != nil {
 		return nil, err
 	}
 	b := RecvBatch{qp: qp}
 	b.Recv(view, 0)
 	if b.err == nil {
-		b.reqs.list[0].op = o
+		b.reqs.list[0].op = op.o
 	}
 	if _, err := qp.q.postWait(ctx, &qp.q.rq.workQueue, b.post); err != nil {
 		return nil, err
 	}
-	return o, nil
+	return op, nil
 }
 
 // Recv is StartRecv and Wait. It returns what came.
 func (qp *QP) Recv(ctx context.Context, view View) (WC, error) {
-	o, err := qp.StartRecv(ctx, view)
+	op, err := qp.StartRecv(ctx, view)
 	if err != nil {
 		return WC{}, err
 	}
-	err = o.Wait(ctx)
-	return o.Result(), err
+	err = op.Wait(ctx)
+	return op.Result(), err
 }
 
 // StartFetchAdd begins an atomic addition, see [Batch.FetchAdd].
@@ -208,11 +213,11 @@ func (qp *QP) CompareSwap(ctx context.Context, view View, remote Remote, compare
 
 // wait returns what waits for an operation that was started, if it was.
 func wait(ctx context.Context) func(*Op, error) error {
-	return func(o *Op, err error) error {
+	return func(op *Op, err error) error {
 		if err != nil {
 			return err
 		}
-		return o.Wait(ctx)
+		return op.Wait(ctx)
 	}
 }
 
@@ -227,19 +232,19 @@ func loadNumber(view View) (n uint64, err error) {
 
 // single starts an operation of one request, which add adds to a batch.
 func (qp *QP) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, error) {
-	o, err := qp.start(code, 1)
+	op, err := qp.start(code, 1)
 	if err != nil {
 		return nil, err
 	}
 	b := Batch{qp: qp}
 	add(&b)
 	if b.err == nil {
-		b.reqs.list[0].op = o
+		b.reqs.list[0].op = op.o
 	}
 	if _, err := b.postWait(ctx); err != nil {
 		return nil, err
 	}
-	return o, nil
+	return op, nil
 }
 
 // postAtOnce is how many parts of a transfer one crossing posts.
@@ -256,7 +261,7 @@ func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remot
 	}
 	most := uint64(qp.q.cfg.MaxMessage)
 	parts := max(int64((size+most-1)/most), 1)
-	o, err := qp.start(code, parts)
+	op, err := qp.start(code, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +288,7 @@ func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remot
 		if b.err != nil {
 			return nil, b.err
 		}
-		b.reqs.list[b.reqs.len()-1].op = o
+		b.reqs.list[b.reqs.len()-1].op = op.o
 		if last || b.reqs.len() == postAtOnce {
 			if _, err := b.postWait(ctx); err != nil {
 				begun := part + 1 - int64(b.reqs.len())
@@ -294,5 +299,5 @@ func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remot
 			}
 		}
 	}
-	return o, nil
+	return op, nil
 }

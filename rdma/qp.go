@@ -112,7 +112,6 @@ type queuePair struct {
 	raw *ibverbs.QP
 	sq  sendQueue
 	rq  recvQueue
-	cqs []*completionQueue // those of sq and rq, each once
 
 	modifyMu sync.Mutex // one change of state at a time
 
@@ -137,7 +136,9 @@ func (d *Domain) newQueuePair(cfg *QPConfig) (_ *queuePair, err error) {
 		dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, port: port, psn: randomPSN(),
 		broken: make(chan struct{}),
 	}
-	if q.gid, err = port.SelectGID(resolved.GID); err != nil && port.LinkLayer == LinkLayerEthernet {
+	// Within an InfiniBand subnet the LID is enough.
+	needsGID := port.LinkLayer == LinkLayerEthernet || port.GRHRequired || !resolved.GID.IsZero()
+	if q.gid, err = port.SelectGID(resolved.GID); err != nil && needsGID {
 		return nil, err
 	}
 	q.access = AccessRemoteWrite | AccessRemoteRead

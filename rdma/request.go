@@ -39,7 +39,7 @@ func (e *RequestError) Unwrap() error { return e.Err }
 // request is one work request, before it is posted.
 type request struct {
 	token   uint64
-	op      *Op // whose part it is, on a queue pair that the library drives
+	op      *operation // whose part it is, on a queue pair that the library drives
 	code    Opcode
 	imm     uint32
 	remote  uint64
@@ -133,7 +133,7 @@ func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) 
 		if n > math.MaxUint32 {
 			return fmt.Errorf("an SGE of %d bytes, at most 4294967295 (4 GiB − 1) are possible", n)
 		}
-		r.pieces = append(r.pieces, piece{addr: v.raddr, length: uint32(n), lkey: v.lkey, mem: v.mem})
+		r.pieces = append(r.pieces, piece{addr: v.RDMAAddr(), length: uint32(n), lkey: v.LKey(), mem: v.mem})
 		req.pieceEnd++
 	}
 	if n := req.pieceEnd - req.pieces; n > maxSGE {

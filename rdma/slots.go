@@ -8,7 +8,7 @@ import (
 // slot is what the library knows about one request in flight.
 type slot struct {
 	token uint64
-	op    *Op
+	op    *operation
 	code  Opcode
 	mem   *Memory   // pinned for the request
 	more  []*Memory // pinned too, if the request names several memories

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -43,12 +44,6 @@ func (o Opcode) String() string {
 	}
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
-
-// atomic tells whether the request works on a remote 64-bit number.
-func (o Opcode) atomic() bool { return o == OpFetchAdd || o == OpCompareSwap }
-
-// writesLocal tells whether the device stores into the request's memory.
-func (o Opcode) writesLocal() bool { return o == OpRead || o.atomic() || o >= OpRecv }
 
 // WCStatus tells how a request ended, with the values of enum ibv_wc_status.
 type WCStatus uint32
@@ -137,8 +132,8 @@ type WC struct {
 	SrcQP     uint32   // the number of the peer's, on datagram queue pairs
 	VendorErr uint32   // what the device says about a failure
 
-	op     *Op   // the operation that the request belongs to
-	cause  error // of a failure: what happened first
+	op     *operation // that the request is a part of
+	cause  error      // of a failure: what happened first
 	device string
 }
 
@@ -171,7 +166,11 @@ type CompletionError struct {
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("rdma: %s on %s QP %#x: %s (%s), vendor error %#x",
 		e.Opcode, e.Device, e.QPN, e.Status, e.Status.Meaning(), e.VendorErr)
-	if e.Cause != nil {
+	switch e.Cause {
+	case nil:
+	case os.ErrClosed: // whose text speaks of files
+		s += ", as the queue pair was closed"
+	default:
 		s += ", because of: " + e.Cause.Error()
 	}
 	return s
