@@ -117,9 +117,7 @@ func newMemory(device string, r backend.Region, reg backend.Registration, unmap 
 }
 
 // View returns the view of the whole memory.
-func (m *Memory) View() View {
-	return View{mem: m, vaddr: m.vaddr, raddr: m.raddr, size: m.size, lkey: m.lkey, rkey: m.rkey}
-}
+func (m *Memory) View() View { return View{mem: m, size: m.size} }
 
 // Slice returns the view of n bytes from offset off; see [View.Slice].
 func (m *Memory) Slice(off, n uint64) (View, error) { return m.View().Slice(off, n) }

@@ -19,12 +19,8 @@ import (
 // The zero View is an empty range of no memory. It can be sliced and closed; to
 // everything else it is closed.
 type View struct {
-	mem   *Memory
-	vaddr uint64 // 0 if the memory is not mapped here
-	raddr uint64
-	size  uint64
-	lkey  uint32
-	rkey  uint32
+	mem       *Memory
+	off, size uint64 // within mem
 }
 
 // Slice returns the n bytes from offset off of v, with the same keys. Both are
@@ -32,14 +28,14 @@ type View struct {
 // error that names it. Slice does not allocate, and needs no open memory.
 func (v View) Slice(off, n uint64) (View, error) {
 	if !within(off, n, v.size) {
-		return View{}, rangeError("slice", v.DeviceName(), off, n, v.raddr, v.size)
+		return View{}, v.rangeError("slice", off, n)
 	}
-	if v.mapped() {
-		v.vaddr += off
-	}
-	v.raddr += off
-	v.size = n
-	return v, nil
+	return View{mem: v.mem, off: v.off + off, size: n}, nil
+}
+
+// rangeError tells that n bytes from off on are not all in v.
+func (v View) rangeError(op string, off, n uint64) error {
+	return rangeError(op, v.DeviceName(), off, n, v.RDMAAddr(), v.size)
 }
 
 // Size returns the number of bytes.
@@ -47,20 +43,38 @@ func (v View) Size() uint64 { return v.size }
 
 // Addr returns the virtual address of the first byte in this process, 0 if the
 // memory is not mapped here, as with a DMA-buf.
-func (v View) Addr() uint64 { return v.vaddr }
+func (v View) Addr() uint64 {
+	if !v.mapped() {
+		return 0
+	}
+	return v.mem.vaddr + v.off
+}
 
 // RDMAAddr returns the address of the first byte by which devices know it, here
 // and at peers. It differs from Addr for DMA-bufs and with [AccessZeroBased].
-func (v View) RDMAAddr() uint64 { return v.raddr }
+func (v View) RDMAAddr() uint64 {
+	if v.mem == nil {
+		return 0
+	}
+	return v.mem.raddr + v.off
+}
 
 // LKey returns the key by which the own device reaches the memory.
-func (v View) LKey() uint32 { return v.lkey }
+func (v View) LKey() uint32 {
+	if v.mem == nil {
+		return 0
+	}
+	return v.mem.lkey
+}
 
 // RKey returns the key by which peers reach the memory, if its access rights let
 // them. Like [View.Remote] it exposes the memory, which is then kept until Close.
 func (v View) RKey() uint32 {
+	if v.mem == nil {
+		return 0
+	}
 	v.expose()
-	return v.rkey
+	return v.mem.rkey
 }
 
 // DeviceName returns the name of the device that the memory is registered with.
@@ -75,8 +89,7 @@ func (v View) DeviceName() string {
 // exposed: it stays registered until Close, even if the program forgets it,
 // since a peer may write to it at any time.
 func (v View) Remote() Remote {
-	v.expose()
-	return Remote{Addr: v.raddr, Size: v.size, RKey: v.rkey, Device: v.DeviceName()}
+	return Remote{Addr: v.RDMAAddr(), Size: v.size, RKey: v.RKey(), Device: v.DeviceName()}
 }
 
 // Do lends the bytes of v to f and returns its error. They are valid until f
@@ -111,7 +124,7 @@ func (v View) Bytes() ([]byte, error) {
 // [io.ReaderAt]: at the end of v it returns what is left and [io.EOF].
 func (v View) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
-		return 0, opError("access", v.DeviceName(), fmt.Errorf("offset %d is negative", off))
+		return 0, v.negative(off)
 	}
 	err = v.Do(func(b []byte) error {
 		if uint64(off) < v.size {
@@ -128,15 +141,21 @@ func (v View) ReadAt(p []byte, off int64) (n int, err error) {
 // WriteAt copies p into v from offset off on. It implements [io.WriterAt]; a p
 // that would end beyond v is refused as a whole.
 func (v View) WriteAt(p []byte, off int64) (n int, err error) {
-	if off < 0 || !within(uint64(off), uint64(len(p)), v.size) {
-		return 0, opError("access", v.DeviceName(),
-			fmt.Errorf("%d bytes from offset %d are not within the region of %d bytes at %#x", len(p), off, v.size, v.raddr))
+	if off < 0 {
+		return 0, v.negative(off)
+	}
+	if !within(uint64(off), uint64(len(p)), v.size) {
+		return 0, v.rangeError("access", uint64(off), uint64(len(p)))
 	}
 	err = v.Do(func(b []byte) error {
 		n = copy(b[off:], p)
 		return nil
 	})
 	return n, err
+}
+
+func (v View) negative(off int64) error {
+	return opError("access", v.DeviceName(), fmt.Errorf("offset %d is negative", off))
 }
 
 // Close closes the memory that v is a range of; see [Memory.Close].
@@ -152,7 +171,7 @@ func (v View) String() string {
 	if v.mem == nil {
 		return "no memory"
 	}
-	return fmt.Sprintf("%d bytes at %#x on %s", v.size, v.raddr, v.mem.device)
+	return fmt.Sprintf("%d bytes at %#x on %s", v.size, v.RDMAAddr(), v.mem.device)
 }
 
 // acquire pins the memory and returns the bytes of v.
@@ -167,15 +186,14 @@ func (v View) acquire(op string) ([]byte, error) {
 		v.mem.unpin(1)
 		return nil, opError(op, v.mem.device, fmt.Errorf("the memory is not mapped in this process: %w", errors.ErrUnsupported))
 	}
-	return bytesAt(v.vaddr, v.size), nil
+	return bytesAt(v.Addr(), v.size), nil
 }
 
 // expose keeps the memory from the collector for good.
 func (v View) expose() {
-	if v.mem != nil {
-		v.mem.h.Keep()
-		runtime.KeepAlive(v.mem)
-	}
+	v.mem.h.Keep()
+	runtime.KeepAlive(v.mem)
 }
 
-func (v View) mapped() bool { return v.vaddr != 0 }
+// mapped tells whether this process can reach the bytes.
+func (v View) mapped() bool { return v.mem != nil && v.mem.vaddr != 0 }
