@@ -172,48 +172,55 @@ func (l *launch) cleanUp() {
 	}
 }
 
-// run tries one way after the other to get a guest; the program runs in the
-// first that starts.
-func (l *launch) run() (int, error) {
+// run tries one accelerator after the other; the program runs in the first guest
+// that starts.
+func (l *launch) run() (status int, err error) {
 	accels := l.cache.accelerators(l.options.Mode)
 	for i, accel := range accels {
 		last := i == len(accels)-1
-		config := &machineConfig{
-			accel: accel, cpus: l.options.CPUs, memory: l.options.MemoryMiB,
-			kernel: l.kernel.image(), initrd: l.initrd, shares: l.job.Shares, empty: l.cache.path("empty"),
+		status, err = l.runWith(accel, last)
+		if last || !errors.Is(err, errNoGuest) {
+			break
 		}
-		state := ""
-		if accel == tcg && !l.options.Cold { // an emulated CPU is the same everywhere
-			var err error
-			if state, err = config.stateName(l.qemu); err != nil {
-				return ExitFailure, err
-			}
-			if status, err := l.restore(config, state); !errors.Is(err, errNoGuest) {
-				return status, err
-			} else if !errors.Is(err, os.ErrNotExist) {
-				l.options.logf("starting afresh: %v", err)
-				_ = os.Remove(l.cache.path(state)) // it is replaced or, at worst, tried again
-			}
+		l.options.logf("KVM does not work here, emulating: %v", err)
+		if err := l.cache.judgeKVM(false); err != nil {
+			l.options.logf("not remembered: %v", err)
 		}
-		s, err := newSession(l, config)
-		if err != nil {
+	}
+	return status, err
+}
+
+func (l *launch) runWith(accel accelerator, last bool) (int, error) {
+	config := &machineConfig{
+		accel: accel, cpus: l.options.CPUs, memory: l.options.MemoryMiB,
+		kernel: l.kernel.image(), initrd: l.initrd, shares: l.job.Shares, empty: l.cache.path("empty"),
+	}
+	state := ""
+	if accel == tcg && !l.options.Cold { // an emulated CPU is the same everywhere
+		var err error
+		if state, err = config.stateName(l.qemu); err != nil {
 			return ExitFailure, err
 		}
-		s.state = state
-		if accel == kvm && !last {
-			s.hurry, s.sign = kvmBootTimeout, kvmSignTimeout
-		}
-		status, err := s.run()
-		if errors.Is(err, errNoGuest) && !last {
-			l.options.logf("KVM does not work here, emulating: %v", err)
-			if err := l.cache.judgeKVM(false); err != nil {
-				l.options.logf("not remembered: %v", err)
+		status, err := l.restore(config, state)
+		switch {
+		case !errors.Is(err, errNoGuest):
+			return status, err
+		case !errors.Is(err, os.ErrNotExist):
+			l.options.logf("starting afresh: %v", err)
+			if err := os.Remove(l.cache.path(state)); err != nil {
+				l.options.logf("the saved state stays: %v", err)
 			}
-			continue
 		}
-		return status, err
 	}
-	panic("no accelerator") // unreachable: there is always one
+	s, err := newSession(l, config)
+	if err != nil {
+		return ExitFailure, err
+	}
+	s.state = state
+	if !last {
+		s.hurry, s.sign = kvmBootTimeout, kvmSignTimeout
+	}
+	return s.run()
 }
 
 // restoreTimeout is far more than a restored guest takes to start the program,

@@ -56,8 +56,12 @@ func (s *session) elapsed() string { return fmt.Sprintf("%.2fs", time.Since(s.be
 func (s *session) run() (status int, err error) {
 	defer s.machine.stop()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2} {
+		if !signal.Ignored(sig) { // as by nohup
+			signal.Notify(signals, sig)
+		}
+	}
 
 	o := &s.launch.options
 	boot := o.BootTimeout
