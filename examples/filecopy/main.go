@@ -16,8 +16,7 @@ import (
 const usage = `usage:
   filecopy serve [-listen ADDR] [-device NAME] -back COPY FILE
   filecopy get   [-device NAME] -from ADDR COPY
-  filecopy demo  [-device NAME] [-size MiB]
-`
+  filecopy demo  [-device NAME] [-size MiB]`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,7 +36,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("no command given\n" + usage)
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flags.Usage = func() { fmt.Fprintln(os.Stderr, usage) }
 	device := flags.String("device", "", "RDMA `device`; default: the first with an active port")
 	switch args[0] {
 	case "serve":

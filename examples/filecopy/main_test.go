@@ -205,7 +205,7 @@ func TestForbiddenFolderIsSaid(t *testing.T) {
 
 // copyUntil runs a copy of a file that is too large to end soon, and calls
 // midway once the client has begun to store it.
-func copyUntil(t *testing.T, dir string, midway func(s *server, client *exec.Cmd)) (clientErr error, said string, s *server) {
+func copyUntil(t *testing.T, dir string, midway func(s *server, client *exec.Cmd)) (s *server, said string, clientErr error) {
 	t.Helper()
 	devices := rdmatest.Devices(t, 1)
 	s = startServer(t, devices[0], randomFile(t, 64<<20), filepath.Join(t.TempDir(), "back"))
@@ -230,25 +230,26 @@ func copyUntil(t *testing.T, dir string, midway func(s *server, client *exec.Cmd
 		}
 	}
 	midway(s, client)
-	return <-ended, stderr.String(), s
+	err := <-ended
+	return s, stderr.String(), err
 }
 
 func TestServerKilledMidwayLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
-	err, said, s := copyUntil(t, dir, func(s *server, _ *exec.Cmd) { s.Process.Kill() })
+	s, said, err := copyUntil(t, dir, func(s *server, _ *exec.Cmd) { s.Process.Kill() })
 	s.Wait()
 	checkFailure(t, err, said, "the peer is gone")
 	wantEmpty(t, dir)
 }
 
 func TestClientKilledMidwayEndsServer(t *testing.T) {
-	_, _, s := copyUntil(t, t.TempDir(), func(_ *server, client *exec.Cmd) { client.Process.Kill() })
+	s, _, _ := copyUntil(t, t.TempDir(), func(_ *server, client *exec.Cmd) { client.Process.Kill() })
 	checkFailure(t, s.Wait(), s.stderr.String(), "the peer is gone")
 }
 
 func TestInterruptedClientLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
-	err, said, s := copyUntil(t, dir, func(_ *server, client *exec.Cmd) { client.Process.Signal(syscall.SIGINT) })
+	s, said, err := copyUntil(t, dir, func(_ *server, client *exec.Cmd) { client.Process.Signal(syscall.SIGINT) })
 	s.Wait()
 	checkFailure(t, err, said, "interrupted")
 	wantEmpty(t, dir)
@@ -256,7 +257,7 @@ func TestInterruptedClientLeavesNoFile(t *testing.T) {
 
 func TestServedFileThatShrinksIsSaidAtBothEnds(t *testing.T) {
 	dir := t.TempDir()
-	err, said, s := copyUntil(t, dir, func(s *server, _ *exec.Cmd) {
+	s, said, err := copyUntil(t, dir, func(s *server, _ *exec.Cmd) {
 		os.Truncate(s.Args[len(s.Args)-1], 0)
 	})
 	checkFailure(t, err, said, "the peer failed", "changed while it was read")
