@@ -27,7 +27,7 @@ func exported(t *testing.T) string {
 	var fset *token.FileSet
 	for _, f := range goFiles(t) {
 		user := below(f.dir, "rdma") || below(f.dir, "backends") || below(f.dir, "capi")
-		if user && !f.test && builtOnLinux(f.ast) {
+		if user && !f.test && !strings.Contains(f.dir, "/internal") && builtOnLinux(f.ast) {
 			pkgs[f.dir] = append(pkgs[f.dir], f.ast)
 			fset = f.fset
 		}

@@ -26,6 +26,7 @@ type goFile struct {
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile
+	fset := token.NewFileSet()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -40,7 +41,6 @@ func goFiles(t *testing.T) []goFile {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
-		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
 		if err != nil {
 			return err
