@@ -19,6 +19,8 @@ var Enums = map[string]string{
 	"ibv_srq_init_attr_ex.comp_mask":              "ibv_srq_init_attr_mask",
 	"ibv_wq_init_attr.comp_mask":                  "ibv_wq_init_attr_mask",
 	"ibv_wq_init_attr.create_flags":               "ibv_wq_flags",
+	"ibv_rwq_ind_table_init_attr.comp_mask":       "ibv_ind_table_init_attr_mask",
+	"ib_uverbs_gid_entry.gid_type":                "ib_uverbs_gid_type",
 	"ibv_wq_attr.attr_mask":                       "ibv_wq_attr_mask",
 	"ibv_wq_attr.flags":                           "ibv_wq_flags",
 	"ibv_wq_attr.flags_mask":                      "ibv_wq_flags",
@@ -79,6 +81,19 @@ var Enums = map[string]string{
 	"mlx5dv_wr_mr_list.access_flags":               "ibv_access_flags",
 	"mlx5dv_wr_set_mkey_access_flags.access_flags": "ibv_access_flags",
 
+	"mlx5dv_context.dc_odp_caps":                    "ibv_odp_transport_cap_bits",
+	"mlx5dv_cqe_comp_caps.supported_format":         "mlx5dv_cqe_comp_res_format",
+	"mlx5dv_flow_action_esp.action_flags":           "mlx5_ib_uapi_flow_action_flags",
+	"mlx5dv_flow_matcher_attr.flags":                "ibv_flow_flags",
+	"mlx5dv_devx_umem_in.access":                    "ibv_access_flags",
+	"mlx5dv_devx_umem_reg.access":                   "ibv_access_flags",
+	"mlx5dv_reg_dmabuf_mr.mlx5_access":              "mlx5_ib_uapi_reg_dmabuf_flags",
+	"mlx5dv_dr_action_create_packet_reformat.flags": "mlx5dv_dr_action_flags",
+	"mlx5dv_dr_action_create_modify_header.flags":   "mlx5dv_dr_action_flags",
+	"mlx5dv_pp_alloc.flags":                         "mlx5_ib_uapi_pp_alloc_flags",
+	"mlx5dv_alloc_var.flags":                        "mlx5_ib_uapi_var_alloc_flags",
+	"mlx5dv_devx_alloc_uar.flags":                   "mlx5_ib_uapi_uar_alloc_type",
+
 	"efadv_device_attr.device_caps":         "$EFADV_DEVICE_ATTR_CAPS_RDMA_READ",
 	"efadv_sq_depth_attr.flags":             "$EFADV_SQ_DEPTH_ATTR_INLINE_WRITE",
 	"efadv_qp_init_attr.driver_qp_type":     "$EFADV_QP_DRIVER_TYPE_SRD",
@@ -89,6 +104,9 @@ var Enums = map[string]string{
 	"rdma_cm_join_mc_attr_ex.join_flags": "rdma_cm_mc_join_flags",
 }
 
-// Addresses lists the names of void pointer parameters that are addresses to
-// hand on, not buffers to read or fill during the call.
-var Addresses = map[string]bool{"addr": true, "cq_context": true, "context": true, "hdr": false}
+// Addresses lists the void pointer parameters that are addresses to hand on,
+// by name; others are buffers that are read or filled during the call.
+var Addresses = map[string]bool{"addr": true, "cq_context": true, "context": true}
+
+// Buffers lists exceptions from Addresses, as "function.parameter".
+var Buffers = map[string]bool{"ibv_wr_set_inline_data.addr": true}

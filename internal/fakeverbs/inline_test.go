@@ -411,12 +411,8 @@ const (
 // rdma-core's libraries are looked for.
 func inChild(t *testing.T) {
 	dir := t.TempDir()
-	compiler := cmp.Or(os.Getenv("CC"), "gcc")
 	for _, name := range libraries {
-		cmd := exec.Command(compiler, "-shared", "-fPIC", "-I.", "-o", filepath.Join(dir, name), "testdata/zz_real.c", "testdata/zz_library.c", "testdata/forward.c")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		build(t, filepath.Join(dir, name), "testdata/zz_real.c", "testdata/zz_library.c", "testdata/forward.c")
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), childEnv+"=1", "LD_LIBRARY_PATH="+dir)
@@ -436,6 +432,15 @@ func inChild(t *testing.T) {
 		rdmatest.Skip(t, "rdma-core's headers are not installed")
 	}
 	t.Logf("%d of %d inline functions compared", compared, all)
+}
+
+// build compiles a shared library.
+func build(t *testing.T, library string, sources ...string) {
+	t.Helper()
+	args := append([]string{"-shared", "-fPIC", "-I.", "-o", library}, sources...)
+	if out, err := exec.Command(cmp.Or(os.Getenv("CC"), "gcc"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }

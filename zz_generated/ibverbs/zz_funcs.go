@@ -2006,8 +2006,8 @@ func WRSendTSO(qp *QPEx, hdr unsafe.Pointer, hdrSz uint16, mss uint16) {
 // WRSetInlineData copies the data of the current request into it.
 //
 // It calls ibv_wr_set_inline_data; see ibv_wr_set_inline_data(3).
-func WRSetInlineData(qp *QPEx, addr capi.Addr, length uint64) {
-	C.zz_ibv_wr_set_inline_data((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(pointer(uintptr(addr))), C.uint64_t(length))
+func WRSetInlineData(qp *QPEx, addr unsafe.Pointer, length uint64) {
+	C.zz_ibv_wr_set_inline_data((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(addr), C.uint64_t(length))
 }
 
 // WRSetInlineDataList copies the data of the current request into it, from many

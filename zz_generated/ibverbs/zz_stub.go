@@ -1144,7 +1144,7 @@ func WRSendTSO(qp *QPEx, hdr unsafe.Pointer, hdrSz uint16, mss uint16) {}
 // WRSetInlineData copies the data of the current request into it.
 //
 // It calls ibv_wr_set_inline_data; see ibv_wr_set_inline_data(3).
-func WRSetInlineData(qp *QPEx, addr capi.Addr, length uint64) {}
+func WRSetInlineData(qp *QPEx, addr unsafe.Pointer, length uint64) {}
 
 // WRSetInlineDataList copies the data of the current request into it, from many
 // places.

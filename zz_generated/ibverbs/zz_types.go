@@ -200,7 +200,7 @@ type UverbsGIDEntry struct {
 	GID           [2]uint64
 	GIDIndex      uint32
 	PortNum       uint32
-	GIDType       uint32
+	GIDType       UverbsGIDType
 	NetdevIfindex uint32
 }
 
@@ -1172,7 +1172,7 @@ type RWQIndTableInitAttr struct {
 	_             structs.HostLayout
 	LogIndTblSize uint32
 	IndTbl        capi.Ptr[capi.Ptr[WQ]]
-	CompMask      uint32
+	CompMask      IndTableInitAttrMask
 }
 
 // RXHashConf mirrors struct ibv_rx_hash_conf.

@@ -446,7 +446,7 @@ func AllocDM(context *ibverbs.Context, dmAttr *ibverbs.AllocDMAttr, mlx5DMAttr *
 }
 
 // AllocVAR calls mlx5dv_alloc_var; see mlx5dv_alloc_var(3).
-func AllocVAR(context *ibverbs.Context, flags uint32) (*VAR, error) {
+func AllocVAR(context *ibverbs.Context, flags UapiVARAllocFlags) (*VAR, error) {
 	fn, err := library.Func(symMlx5dvAllocVAR)
 	if err != nil {
 		return nil, err
@@ -763,7 +763,7 @@ func DevxAllocMSIVector(ibctx *ibverbs.Context) (*DevxMSIVector, error) {
 // DevxAllocUAR allocates a page of doorbells.
 //
 // It calls mlx5dv_devx_alloc_uar; see mlx5dv_devx_alloc_uar(3).
-func DevxAllocUAR(context *ibverbs.Context, flags uint32) (*DevxUAR, error) {
+func DevxAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevxUAR, error) {
 	fn, err := library.Func(symMlx5dvDevxAllocUAR)
 	if err != nil {
 		return nil, err
@@ -1167,7 +1167,7 @@ func DevxUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxUMEM, e
 // DevxUMEMReg registers memory for device commands.
 //
 // It calls mlx5dv_devx_umem_reg; see mlx5dv_devx_umem_reg(3).
-func DevxUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access uint32) (*DevxUMEM, error) {
+func DevxUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access ibverbs.AccessFlags) (*DevxUMEM, error) {
 	fn, err := library.Func(symMlx5dvDevxUMEMReg)
 	if err != nil {
 		return nil, err
@@ -1422,7 +1422,7 @@ func DRActionCreateFlowSampler(attr *DRFlowSamplerAttr) (*DRAction, error) {
 
 // DRActionCreateModifyHeader calls mlx5dv_dr_action_create_modify_header; see
 // mlx5dv_dr_action_create_modify_header(3).
-func DRActionCreateModifyHeader(domain *DRDomain, flags uint32, actionsSz uint64, actions *capi.Be64) (*DRAction, error) {
+func DRActionCreateModifyHeader(domain *DRDomain, flags DRActionFlags, actionsSz uint64, actions *capi.Be64) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateModifyHeader)
 	if err != nil {
 		return nil, err
@@ -1436,7 +1436,7 @@ func DRActionCreateModifyHeader(domain *DRDomain, flags uint32, actionsSz uint64
 
 // DRActionCreatePacketReformat calls mlx5dv_dr_action_create_packet_reformat;
 // see mlx5dv_dr_action_create_packet_reformat(3).
-func DRActionCreatePacketReformat(domain *DRDomain, flags uint32, reformatType FlowActionPacketReformatType, dataSz uint64, data unsafe.Pointer) (*DRAction, error) {
+func DRActionCreatePacketReformat(domain *DRDomain, flags DRActionFlags, reformatType FlowActionPacketReformatType, dataSz uint64, data unsafe.Pointer) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreatePacketReformat)
 	if err != nil {
 		return nil, err
@@ -1904,7 +1904,7 @@ func OpenDevice(device *ibverbs.Device, attr *ContextAttr) (*ibverbs.Context, er
 }
 
 // PPAlloc calls mlx5dv_pp_alloc; see mlx5dv_pp_alloc(3).
-func PPAlloc(context *ibverbs.Context, ppContextSz uint64, ppContext unsafe.Pointer, flags uint32) (*PP, error) {
+func PPAlloc(context *ibverbs.Context, ppContextSz uint64, ppContext unsafe.Pointer, flags UapiPPAllocFlags) (*PP, error) {
 	fn, err := library.Func(symMlx5dvPPAlloc)
 	if err != nil {
 		return nil, err
@@ -1992,7 +1992,7 @@ func QueryQPLagPort(qp *ibverbs.QP, portNum *uint8, activePortNum *uint8) error 
 //
 // It calls mlx5dv_reg_dmabuf_mr; see mlx5dv_reg_dmabuf_mr(3). It exists since
 // rdma-core 54.
-func RegDMABufMR(pd *ibverbs.PD, offset uint64, length uint64, iova uint64, fd int32, access ibverbs.AccessFlags, mlx5Access int32) (*ibverbs.MR, error) {
+func RegDMABufMR(pd *ibverbs.PD, offset uint64, length uint64, iova uint64, fd int32, access ibverbs.AccessFlags, mlx5Access UapiRegDMABufFlags) (*ibverbs.MR, error) {
 	fn, err := library.Func(symMlx5dvRegDMABufMR)
 	if err != nil {
 		return nil, err

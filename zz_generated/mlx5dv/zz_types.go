@@ -479,7 +479,7 @@ type Context struct {
 	MaxDynamicBfregs       uint32
 	MaxClockInfoUpdateNsec uint64
 	FlowActionFlags        FlowActionCapFlags
-	DCODPCaps              uint32
+	DCODPCaps              ibverbs.ODPTransportCapBits
 	HCACoreClock           capi.Addr
 	NumLagPorts            uint8
 	SigCaps                SigCaps
@@ -525,7 +525,7 @@ type CQInitAttr struct {
 type CQECompCaps struct {
 	_               structs.HostLayout
 	MaxNum          uint32
-	SupportedFormat uint32
+	SupportedFormat CQECompResFormat
 }
 
 // CryptoAttr mirrors struct mlx5dv_crypto_attr.
@@ -712,7 +712,7 @@ type DevxUMEMIn struct {
 	_          structs.HostLayout
 	Addr       capi.Addr
 	Size       uint64
-	Access     uint32
+	Access     ibverbs.AccessFlags
 	PgszBitmap uint64
 	CompMask   uint64
 	DMABufFD   int32 // since rdma-core 43
@@ -861,7 +861,7 @@ func (x *FlowActionAttr) BulkObj() *FlowActionAttrBulkObj {
 type FlowActionESP struct {
 	_           structs.HostLayout
 	CompMask    uint64
-	ActionFlags uint32
+	ActionFlags FlowActionFlags
 }
 
 // FlowMatchParameters mirrors struct mlx5dv_flow_match_parameters.
@@ -883,7 +883,7 @@ type FlowMatcher struct {
 type FlowMatcherAttr struct {
 	_                   structs.HostLayout
 	Type                ibverbs.FlowAttrType
-	Flags               uint32
+	Flags               ibverbs.FlowFlags
 	Priority            uint16
 	MatchCriteriaEnable uint8
 	MatchMask           capi.Ptr[FlowMatchParameters]

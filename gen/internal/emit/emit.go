@@ -275,6 +275,9 @@ func (g *generator) stale() error {
 	for k := range tables.Enums {
 		check("enum of", k)
 	}
+	for k := range tables.Buffers {
+		check("buffer", k)
+	}
 	for k := range tables.Docs() {
 		check("doc", k)
 	}

@@ -271,6 +271,10 @@ func (g *generator) argType(p *pkg, fn *function, a facts.Param) *jen.Statement 
 	if tag := g.override(fn.Name+"."+a.Name, a.Type); tag != "" {
 		return g.enumType(p, tag)
 	}
+	if key := fn.Name + "." + a.Name; tables.Buffers[key] {
+		g.used["buffer "+key] = true
+		return g.paramType(p, "", a.Type)
+	}
 	return g.paramType(p, a.Name, a.Type)
 }
 
