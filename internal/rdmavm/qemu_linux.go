@@ -75,13 +75,13 @@ func (m *machineConfig) args() (fixed, variable []string) {
 		"-device", "virtio-9p-pci,fsdev=root,mount_tag=" + rootTag,
 	}
 	for i := range max(minShares, len(m.shares)) {
-		tag, path := fmt.Sprintf("rw%d", i), m.empty
+		tag, path, access := fmt.Sprintf("rw%d", i), m.empty, ",readonly=on"
 		if i < len(m.shares) {
-			tag, path = m.shares[i].Tag, m.shares[i].Path
+			tag, path, access = m.shares[i].Tag, m.shares[i].Path, ""
 		}
 		fixed = append(fixed, "-device", fmt.Sprintf("virtio-9p-pci,fsdev=%s,mount_tag=%s", tag, tag))
-		variable = append(variable, "-fsdev", fmt.Sprintf("local,id=%s,path=%s,security_model=none,multidevs=remap",
-			tag, strings.ReplaceAll(path, ",", ",,")))
+		variable = append(variable, "-fsdev", fmt.Sprintf("local,id=%s,path=%s,security_model=none%s,multidevs=remap",
+			tag, strings.ReplaceAll(path, ",", ",,"), access))
 	}
 	if m.restore != nil {
 		variable = append(variable, "-incoming", fmt.Sprintf("fd:%d", restoreFD))
