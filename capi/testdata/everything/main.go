@@ -14,9 +14,10 @@ import (
 func main() {
 	_, err := ibverbs.GetDeviceList(nil)
 	report(err)
-	_, err = mlx5dv.IsSupported(nil)
+	_, err = mlx5dv.Library()
 	report(err)
-	report(efadv.QueryDevice(nil, nil, 0))
+	_, err = efadv.Library()
+	report(err)
 	_, err = rdmacm.GetDevices(nil)
 	report(err)
 }
