@@ -237,14 +237,15 @@ func (h *host) Open(name string) (int, error) {
 		return 0, err
 	}
 	f := h.fabric
+	bell, err := doorbell.New()
+	if err != nil {
+		return 0, err
+	}
 	c, err := uverbs.Open(f.fabric, d.Device, &d.identity)
 	if err != nil {
 		return 0, err
 	}
-	if err := f.fabric.Start(doorbell.New); err != nil {
-		c.Close()
-		return 0, err
-	}
+	f.fabric.Start(bell)
 	h.contexts[c.ID()] = &openDevice{c, f}
 	return c.FD(), nil
 }
@@ -258,6 +259,13 @@ func (h *host) Ioctl(id uint64, request unsafe.Pointer) error {
 		return syscall.ENOTTY
 	}
 	return c.Ioctl(request)
+}
+
+// Mapped implements interpose.Handler.
+func (h *host) Mapped(_ uint64, start unsafe.Pointer, length uint64) {
+	if bell, err := doorbell.New(); err == nil {
+		bell.Watch(uintptr(start), uintptr(length))
+	}
 }
 
 // Closed implements interpose.Handler.

@@ -24,28 +24,21 @@ type Waker interface {
 	Sleep(d time.Duration)
 	// Wake ends the present Sleep, or the next one. It may be called by anyone.
 	Wake()
-	// Arm asks for Wake at the next doorbell. It reports whether that can be
-	// heard; if not, memory has to be polled.
+	// Arm asks for Wake at the next doorbell. It reports whether all doorbells
+	// can be heard; if not, memory has to be polled.
 	Arm() bool
 }
 
 // Start runs the engine, if it does not run yet, for one more user.
-func (f *Fabric) Start(newWaker func() (Waker, error)) error {
+func (f *Fabric) Start(w Waker) {
 	e := &f.engine
 	if e.users == 0 {
-		if e.wake == nil {
-			w, err := newWaker()
-			if err != nil {
-				return err
-			}
-			e.wake = w
-		}
+		e.wake = w
 		e.stop.Store(false)
 		e.done.Add(1)
 		go f.work()
 	}
 	e.users++
-	return nil
 }
 
 // Stop ends what Start began. When the last user goes, it returns after the
@@ -80,24 +73,24 @@ func (f *Fabric) wakeAt(t time.Duration) {
 
 // How the engine waits when there is nothing to do: it looks again a few times
 // at once, since a program that posts one request after the other is back
-// soon; then it sleeps, longer and longer, unless a doorbell can wake it.
-//
-// Sleeping briefly beats spinning where cores are few: who sleeps is let in
-// at once when it wakes, ahead of a program that polls its completion queue.
+// soon. Then it naps, which beats spinning where cores are few: who sleeps is
+// let in at once when it wakes, ahead of a program that polls its completion
+// queue. Only when nothing has come for a while does it ask to be woken by a
+// doorbell, which costs the program that rings a page fault.
 const (
 	eagerLooks = 64
 	firstNap   = 50 * time.Microsecond
+	naps       = 40 // of that length; then they double, each time as many
 	longestNap = 5 * time.Millisecond
-	napsEach   = 20 // before they double
 )
 
 func (f *Fabric) work() {
 	e := &f.engine
 	defer e.done.Done()
-	looks, naps := 0, 0
+	looks, napped := 0, 0
 	for !e.stop.Load() {
 		if n, _ := f.Step(); n > 0 {
-			looks, naps = 0, 0
+			looks, napped = 0, 0
 			continue
 		}
 		if looks++; looks < eagerLooks {
@@ -107,36 +100,46 @@ func (f *Fabric) work() {
 		// From here on who changes something calls Wake. One more look finds
 		// what came before.
 		e.asleep.Store(true)
-		heard := e.wake.Arm()
-		if n, waiting := f.Step(); n == 0 && !e.stop.Load() {
-			d := firstNap << min(naps/napsEach, 10)
-			naps++
-			d = min(d, longestNap)
-			if heard || !f.busy() {
-				d = -1
-			}
-			if waiting >= 0 && (d < 0 || waiting < d) {
-				d = waiting
-			}
-			e.wake.Sleep(d)
+		heard := napped >= naps && e.wake.Arm()
+		if n, waiting := f.Step(); n > 0 {
+			looks, napped = 0, 0
+		} else if !e.stop.Load() {
+			e.wake.Sleep(f.nap(napped, heard, waiting))
+			napped++
 			looks = eagerLooks / 2
-		} else {
-			looks, naps = 0, 0
 		}
 		e.asleep.Store(false)
 	}
 }
 
-// busy reports whether anything could happen without a call.
-func (f *Fabric) busy() bool {
+// nap says how long to sleep after so many naps: for ever if that is negative.
+func (f *Fabric) nap(napped int, heard bool, waiting time.Duration) time.Duration {
+	d := min(firstNap<<min(napped/naps, 10), longestNap)
+	if quiet, silent := f.silence(); quiet || heard && !silent {
+		d = -1
+	}
+	if waiting >= 0 && (d < 0 || waiting < d) {
+		d = waiting
+	}
+	return d
+}
+
+// silence reports whether nothing can happen without a call, and whether
+// something can happen without a doorbell: posting a receive rings none, and
+// matters at once on a queue pair in ERR.
+func (f *Fabric) silence() (quiet, silent bool) {
 	f.Lock()
 	defer f.Unlock()
+	quiet = len(f.pollers) == 0
 	for _, q := range f.qps {
-		if q.State == StateRTS || q.State == StateErr {
-			return true
+		switch q.State {
+		case StateRTS, StateSQE:
+			quiet = false
+		case StateErr:
+			quiet, silent = false, true
 		}
 	}
-	return len(f.pollers) > 0
+	return quiet, silent
 }
 
 // Step gives every queue pair a turn, and says what it did. If requests wait

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +24,7 @@ extern int64_t goverbs_sim_rdev(char *name);
 extern int32_t goverbs_sim_ioctl(uint64_t id, void *request);
 extern void goverbs_sim_closed(uint64_t id);
 extern void goverbs_sim_discover(void);
+extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length);
 
 #define NOT_OURS (-1 << 30)
 #define VERBS_IOCTL 0xc0181b01ul
@@ -270,6 +272,29 @@ int close(int fd)
 	if (f && f->fd == fd)
 		goverbs_sim_closed(f->id);
 	return syscall(SYS_close, fd);
+}
+
+/*
+ * The pages behind a device's file are real. Go is told where they are.
+ */
+static void *do_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	void *p = (void *)syscall(SYS_mmap, addr, length, prot, flags, fd, offset);
+	const struct file *f;
+
+	if (fd >= 0 && p != MAP_FAILED && (f = find_fd(fd)) && f->rdev)
+		goverbs_sim_mapped(f->id, p, length);
+	return p;
+}
+
+void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	return do_mmap(addr, length, prot, flags, fd, offset);
+}
+
+void *mmap64(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	return do_mmap(addr, length, prot, flags, fd, offset);
 }
 
 /*
