@@ -66,7 +66,7 @@ func runEmit(args []string) error {
 	if err != nil {
 		return err
 	}
-	return write(realFolder, tests)
+	return write(filepath.Join(filepath.Dir(*out), realFolder), tests)
 }
 
 // options are what to emit: the surface of the newest rdma-core that is not

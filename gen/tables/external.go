@@ -7,6 +7,7 @@ var (
 	u16  = facts.Type{Kind: facts.Uint, Name: "unsigned short", Size: 2}
 	u32  = facts.Type{Kind: facts.Uint, Name: "unsigned", Size: 4}
 	u64  = facts.Type{Kind: facts.Uint, Name: "unsigned long", Size: 8}
+	i32  = facts.Type{Kind: facts.Int, Name: "int", Size: 4}
 	i64  = facts.Type{Kind: facts.Int, Name: "long", Size: 8}
 	be16 = facts.Type{Kind: facts.TypedefType, Name: "__be16", Size: 2, Elem: &u16}
 	be32 = facts.Type{Kind: facts.TypedefType, Name: "__be32", Size: 4, Elem: &u32}
@@ -76,6 +77,23 @@ var Ours = map[string][]*facts.Record{
 			{Name: "invalidate_rkey", Type: u32, Offset: 76, Size: 4},
 			{Name: "remote_srqn", Type: u32, Offset: 80, Size: 4},
 			{Name: "reserved", Type: u32, Offset: 84, Size: 4},
+		}},
+	},
+}
+
+// OurFuncs lists the functions of gen/csrc that no header has.
+var OurFuncs = map[string][]*facts.Func{
+	"ibverbs": {
+		{Name: "batch_post", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{
+			{Name: "qp", Type: pointer("struct ibv_qp_ex")},
+			{Name: "wr", Type: pointer("struct batch_wr")},
+			{Name: "n", Type: u32},
+			{Name: "bad", Type: facts.Type{Kind: facts.Pointer, Size: 8, Elem: &u32}},
+		}},
+		{Name: "batch_poll", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{
+			{Name: "cq", Type: pointer("struct ibv_cq_ex")},
+			{Name: "n", Type: i32},
+			{Name: "wc", Type: pointer("struct ibv_wc")},
 		}},
 	},
 }
