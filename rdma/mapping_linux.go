@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,14 @@ func mapMemory(device string, n uint64, cfg *MemoryConfig) (mapping, error) {
 	return m, nil
 }
 
+// hugePageShift returns the binary logarithm of the size of a huge page.
+func hugePageShift(size int) (int, error) {
+	if size < 1<<16 || size&(size-1) != 0 || uint64(size) > 16<<30 {
+		return 0, fmt.Errorf("HugePageSize is %d, allowed are powers of two from 64 KiB to 16 GiB, as the system has them", size)
+	}
+	return bits.TrailingZeros(uint(size)), nil
+}
+
 // prepare sets what mmap can't.
 func (m mapping) prepare(cfg *MemoryConfig) error {
 	if _, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(m.addr), m.size, unix.MADV_DONTFORK); errno != 0 {
@@ -56,12 +65,11 @@ func (m mapping) prepare(cfg *MemoryConfig) error {
 
 // bind takes the memory from one NUMA node, and from no other.
 func (m mapping) bind(node int) error {
-	const bits = 64
 	if node >= maxNUMANodes {
 		return fmt.Errorf("NUMANode is %d, allowed is 0 to %d", node, maxNUMANodes-1)
 	}
-	var nodes [maxNUMANodes / bits]uint64
-	nodes[node/bits] = 1 << (node % bits)
+	var nodes [maxNUMANodes / 64]uint64
+	nodes[node/64] = 1 << (node % 64)
 	// The kernel takes one bit less than it is told.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(m.addr), m.size, unix.MPOL_BIND,
 		uintptr(unsafe.Pointer(&nodes)), maxNUMANodes+1, 0)

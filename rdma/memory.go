@@ -3,7 +3,6 @@ package rdma
 import (
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"runtime"
 	"unsafe"
 
@@ -180,12 +179,4 @@ func bytesAt(addr, n uint64) []byte {
 	}
 	p := uintptr(addr)
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
-}
-
-// hugePageShift returns the binary logarithm of the size of a huge page.
-func hugePageShift(size int) (int, error) {
-	if size < 1<<16 || size&(size-1) != 0 || uint64(size) > 16<<30 {
-		return 0, fmt.Errorf("HugePageSize is %d, allowed are powers of two from 64 KiB to 16 GiB, as the system has them", size)
-	}
-	return bits.TrailingZeros(uint(size)), nil
 }
