@@ -25,9 +25,6 @@ func FetchKernel(o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := needTools("unpacking the kernel", xzTool); err != nil { // before 70 MB are fetched
-		return err
-	}
 	name := o.kernelPackage()
 	return c.locked(func() error {
 		if err := c.fetchKernel(name); err != nil {

@@ -114,6 +114,23 @@ func compress(t *testing.T, c *compression, data []byte) []byte {
 	return out.Bytes()
 }
 
+func TestUnpackByDpkg(t *testing.T) {
+	needTool(t, "dpkg-deb")
+	for _, want := range [][]byte{[]byte("odd"), bytes.Repeat([]byte("even"), 100_000)} {
+		for _, c := range compressions {
+			t.Run(c.tool.name, func(t *testing.T) {
+				got, err := c.unpackAsDeb(compress(t, &c, want))
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("unpacked to %d bytes of %d, %v", len(got), len(want), err)
+				}
+				if _, err := c.unpackAsDeb([]byte(c.magic + "damaged")); err == nil {
+					t.Error("damaged data is unpacked")
+				}
+			})
+		}
+	}
+}
+
 func FuzzBzImagePayload(f *testing.F) {
 	f.Add(bzImage(4, 64, []byte("payload")))
 	f.Add(bzImage(0, 0, []byte{1})[:0x260])

@@ -88,11 +88,7 @@ func newLaunch(o Options, program string, argv []string) (*launch, error) {
 	if l.cache, err = openCache(l.options.logf); err != nil {
 		return nil, err
 	}
-	tools := []tool{qemuTool}
-	if _, ok := l.cache.cachedKernel(o.kernelPackage()); !ok {
-		tools = append(tools, xzTool)
-	}
-	if err := needTools("the virtual machine", tools...); err != nil {
+	if err := needTools("the virtual machine", qemuTool); err != nil {
 		if o.Mode == ModeAuto {
 			err = fmt.Errorf("this host has no usable RDMA device, and %w", err)
 		}
