@@ -113,3 +113,29 @@ func TestMandatoryAttributeThatIsUnknown(t *testing.T) {
 		t.Errorf("got %v, want EPROTONOSUPPORT", err)
 	}
 }
+
+// A request from memory of the right size is read within it, whatever it says.
+func FuzzRequest(f *testing.F) {
+	m := newMessage(attr{ID: 1, Len: 4, Data: 42}, attr{ID: AttrUHWIn, Len: 8, Data: 1}, attr{ID: 2, Flags: flagMandatory})
+	f.Add(unsafe.Slice((*byte)(unsafe.Pointer(m)), unsafe.Sizeof(*m)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		words := make([]uint64, 512)
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8), data)
+		h := (*header)(unsafe.Pointer(&words[0]))
+		h.NumAttrs %= 250
+		r, err := ParseRequest(unsafe.Pointer(h))
+		if err != nil {
+			return
+		}
+		for i := range r.attrs {
+			a := &r.attrs[i]
+			a.Len %= 9 // longer ones point elsewhere
+			if r.Uint(a.ID)>>(8*min(uint(r.find(a.ID).Len), 8)) != 0 {
+				t.Fatalf("attribute %d is longer than it says", a.ID)
+			}
+			_ = In[QPCap](&r, a.ID)
+			_, _ = r.Handle(a.ID)
+		}
+		_ = r.Unknown(1, 2)
+	})
+}
