@@ -80,3 +80,68 @@ void zz_efadv_wr_set_processing_hints(uint8_t *a0, uint32_t a1)
 	((struct efadv_qp *)a0)->wr_set_processing_hints((void *)a0, a1);
 }
 
+#define ZZ_SIZE(type, n) _Static_assert(sizeof(type) == (n), "size of " #type)
+#define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "offset of " #type "." #member)
+
+ZZ_SIZE(struct efadv_ah_attr, 16);
+ZZ_OFFSET(struct efadv_ah_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_ah_attr, ahn, 8);
+ZZ_OFFSET(struct efadv_ah_attr, reserved, 10);
+ZZ_SIZE(struct efadv_cq, 24);
+ZZ_OFFSET(struct efadv_cq, comp_mask, 0);
+ZZ_OFFSET(struct efadv_cq, wc_read_sgid, 8);
+ZZ_OFFSET(struct efadv_cq, wc_is_unsolicited, 16);
+ZZ_SIZE(struct efadv_cq_attr, 32);
+ZZ_OFFSET(struct efadv_cq_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_cq_attr, buffer, 8);
+ZZ_OFFSET(struct efadv_cq_attr, entry_size, 16);
+ZZ_OFFSET(struct efadv_cq_attr, num_entries, 20);
+ZZ_OFFSET(struct efadv_cq_attr, doorbell, 24);
+ZZ_SIZE(struct efadv_cq_init_attr, 56);
+ZZ_OFFSET(struct efadv_cq_init_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_cq_init_attr, wc_flags, 8);
+ZZ_OFFSET(struct efadv_cq_init_attr, flags, 16);
+ZZ_OFFSET(struct efadv_cq_init_attr, ext_mem_dmabuf, 24);
+ZZ_SIZE(struct efadv_device_attr, 32);
+ZZ_OFFSET(struct efadv_device_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_device_attr, max_sq_wr, 8);
+ZZ_OFFSET(struct efadv_device_attr, max_rq_wr, 12);
+ZZ_OFFSET(struct efadv_device_attr, max_sq_sge, 16);
+ZZ_OFFSET(struct efadv_device_attr, max_rq_sge, 18);
+ZZ_OFFSET(struct efadv_device_attr, inline_buf_size, 20);
+ZZ_OFFSET(struct efadv_device_attr, inline_buf_size_ex, 22);
+ZZ_OFFSET(struct efadv_device_attr, device_caps, 24);
+ZZ_OFFSET(struct efadv_device_attr, max_rdma_size, 28);
+ZZ_SIZE(struct efadv_mr_attr, 16);
+ZZ_OFFSET(struct efadv_mr_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_mr_attr, ic_id_validity, 8);
+ZZ_OFFSET(struct efadv_mr_attr, recv_ic_id, 10);
+ZZ_OFFSET(struct efadv_mr_attr, rdma_read_ic_id, 12);
+ZZ_OFFSET(struct efadv_mr_attr, rdma_recv_ic_id, 14);
+ZZ_SIZE(struct efadv_qp, 16);
+ZZ_OFFSET(struct efadv_qp, comp_mask, 0);
+ZZ_OFFSET(struct efadv_qp, wr_set_processing_hints, 8);
+ZZ_SIZE(struct efadv_qp_init_attr, 24);
+ZZ_OFFSET(struct efadv_qp_init_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_qp_init_attr, driver_qp_type, 8);
+ZZ_OFFSET(struct efadv_qp_init_attr, flags, 12);
+ZZ_OFFSET(struct efadv_qp_init_attr, sl, 14);
+ZZ_OFFSET(struct efadv_qp_init_attr, reserved, 15);
+ZZ_OFFSET(struct efadv_qp_init_attr, wr_flags, 16);
+ZZ_SIZE(struct efadv_rq_depth_attr, 16);
+ZZ_OFFSET(struct efadv_rq_depth_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_rq_depth_attr, max_recv_sge, 8);
+ZZ_SIZE(struct efadv_sq_depth_attr, 24);
+ZZ_OFFSET(struct efadv_sq_depth_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_sq_depth_attr, flags, 8);
+ZZ_OFFSET(struct efadv_sq_depth_attr, max_send_sge, 12);
+ZZ_OFFSET(struct efadv_sq_depth_attr, max_rdma_sge, 16);
+ZZ_OFFSET(struct efadv_sq_depth_attr, max_inline_data, 20);
+ZZ_SIZE(struct efadv_wq_attr, 40);
+ZZ_OFFSET(struct efadv_wq_attr, comp_mask, 0);
+ZZ_OFFSET(struct efadv_wq_attr, buffer, 8);
+ZZ_OFFSET(struct efadv_wq_attr, entry_size, 16);
+ZZ_OFFSET(struct efadv_wq_attr, num_entries, 20);
+ZZ_OFFSET(struct efadv_wq_attr, doorbell, 24);
+ZZ_OFFSET(struct efadv_wq_attr, max_batch, 32);
+ZZ_OFFSET(struct efadv_wq_attr, reserved, 36);

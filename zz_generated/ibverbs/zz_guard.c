@@ -10,14 +10,17 @@
 #include <infiniband/tm_types.h>
 #include <infiniband/sa.h>
 
-// What exists since a later rdma-core is compared if -DGOVERBS_HEADERS=<version> says so.
+// Headers are taken to be of rdma-core 44 or newer; what came later is compared
+// if -DGOVERBS_HEADERS=<version> says that it is there.
 #ifndef GOVERBS_HEADERS
-#define GOVERBS_HEADERS 0
+#define GOVERBS_HEADERS 44
 #endif
 #define ZZ_HINT " differs from rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'"
 #define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "goverbs: offset of " #type "." #member ZZ_HINT)
 #define ZZ_VALUE(name, n) _Static_assert((long long)(name) == (n), "goverbs: value of " #name ZZ_HINT)
 
+ZZ_OFFSET(struct _ibv_device_ops, _dummy1, 0);
+ZZ_OFFSET(struct _ibv_device_ops, _dummy2, 8);
 #if GOVERBS_HEADERS >= 64
 ZZ_OFFSET(struct ib_uverbs_buffer_desc, type, 0);
 ZZ_OFFSET(struct ib_uverbs_buffer_desc, fd, 4);
@@ -73,6 +76,15 @@ ZZ_OFFSET(struct ibv_async_event, event_type, 8);
 ZZ_OFFSET(struct ibv_comp_channel, context, 0);
 ZZ_OFFSET(struct ibv_comp_channel, fd, 8);
 ZZ_OFFSET(struct ibv_comp_channel, refcnt, 12);
+#if defined(__x86_64__)
+ZZ_OFFSET(struct ibv_context, device, 0);
+ZZ_OFFSET(struct ibv_context, ops, 8);
+ZZ_OFFSET(struct ibv_context, cmd_fd, 264);
+ZZ_OFFSET(struct ibv_context, async_fd, 268);
+ZZ_OFFSET(struct ibv_context, num_comp_vectors, 272);
+ZZ_OFFSET(struct ibv_context, mutex, 280);
+ZZ_OFFSET(struct ibv_context, abi_compat, 320);
+#endif
 ZZ_OFFSET(struct ibv_context_ops, _compat_query_device, 0);
 ZZ_OFFSET(struct ibv_context_ops, _compat_query_port, 8);
 ZZ_OFFSET(struct ibv_context_ops, _compat_alloc_pd, 16);
@@ -110,6 +122,47 @@ ZZ_OFFSET(struct ibv_counter_attach_attr, index, 4);
 ZZ_OFFSET(struct ibv_counter_attach_attr, comp_mask, 8);
 ZZ_OFFSET(struct ibv_counters, context, 0);
 ZZ_OFFSET(struct ibv_counters_init_attr, comp_mask, 0);
+#if defined(__x86_64__)
+ZZ_OFFSET(struct ibv_cq, context, 0);
+ZZ_OFFSET(struct ibv_cq, channel, 8);
+ZZ_OFFSET(struct ibv_cq, cq_context, 16);
+ZZ_OFFSET(struct ibv_cq, handle, 24);
+ZZ_OFFSET(struct ibv_cq, cqe, 28);
+ZZ_OFFSET(struct ibv_cq, mutex, 32);
+ZZ_OFFSET(struct ibv_cq, cond, 72);
+ZZ_OFFSET(struct ibv_cq, comp_events_completed, 120);
+ZZ_OFFSET(struct ibv_cq, async_events_completed, 124);
+ZZ_OFFSET(struct ibv_cq_ex, context, 0);
+ZZ_OFFSET(struct ibv_cq_ex, channel, 8);
+ZZ_OFFSET(struct ibv_cq_ex, cq_context, 16);
+ZZ_OFFSET(struct ibv_cq_ex, handle, 24);
+ZZ_OFFSET(struct ibv_cq_ex, cqe, 28);
+ZZ_OFFSET(struct ibv_cq_ex, mutex, 32);
+ZZ_OFFSET(struct ibv_cq_ex, cond, 72);
+ZZ_OFFSET(struct ibv_cq_ex, comp_events_completed, 120);
+ZZ_OFFSET(struct ibv_cq_ex, async_events_completed, 124);
+ZZ_OFFSET(struct ibv_cq_ex, comp_mask, 128);
+ZZ_OFFSET(struct ibv_cq_ex, status, 132);
+ZZ_OFFSET(struct ibv_cq_ex, wr_id, 136);
+ZZ_OFFSET(struct ibv_cq_ex, start_poll, 144);
+ZZ_OFFSET(struct ibv_cq_ex, next_poll, 152);
+ZZ_OFFSET(struct ibv_cq_ex, end_poll, 160);
+ZZ_OFFSET(struct ibv_cq_ex, read_opcode, 168);
+ZZ_OFFSET(struct ibv_cq_ex, read_vendor_err, 176);
+ZZ_OFFSET(struct ibv_cq_ex, read_byte_len, 184);
+ZZ_OFFSET(struct ibv_cq_ex, read_imm_data, 192);
+ZZ_OFFSET(struct ibv_cq_ex, read_qp_num, 200);
+ZZ_OFFSET(struct ibv_cq_ex, read_src_qp, 208);
+ZZ_OFFSET(struct ibv_cq_ex, read_wc_flags, 216);
+ZZ_OFFSET(struct ibv_cq_ex, read_slid, 224);
+ZZ_OFFSET(struct ibv_cq_ex, read_sl, 232);
+ZZ_OFFSET(struct ibv_cq_ex, read_dlid_path_bits, 240);
+ZZ_OFFSET(struct ibv_cq_ex, read_completion_ts, 248);
+ZZ_OFFSET(struct ibv_cq_ex, read_cvlan, 256);
+ZZ_OFFSET(struct ibv_cq_ex, read_flow_tag, 264);
+ZZ_OFFSET(struct ibv_cq_ex, read_tm_info, 272);
+ZZ_OFFSET(struct ibv_cq_ex, read_completion_wallclock_ns, 280);
+#endif
 ZZ_OFFSET(struct ibv_cq_init_attr_ex, cqe, 0);
 ZZ_OFFSET(struct ibv_cq_init_attr_ex, cq_context, 8);
 ZZ_OFFSET(struct ibv_cq_init_attr_ex, channel, 16);
@@ -415,6 +468,21 @@ ZZ_OFFSET(struct ibv_port_attr, port_cap_flags2, 48);
 #if GOVERBS_HEADERS >= 49
 ZZ_OFFSET(struct ibv_port_attr, active_speed_ex, 52);
 #endif
+#if defined(__x86_64__)
+ZZ_OFFSET(struct ibv_qp, context, 0);
+ZZ_OFFSET(struct ibv_qp, qp_context, 8);
+ZZ_OFFSET(struct ibv_qp, pd, 16);
+ZZ_OFFSET(struct ibv_qp, send_cq, 24);
+ZZ_OFFSET(struct ibv_qp, recv_cq, 32);
+ZZ_OFFSET(struct ibv_qp, srq, 40);
+ZZ_OFFSET(struct ibv_qp, handle, 48);
+ZZ_OFFSET(struct ibv_qp, qp_num, 52);
+ZZ_OFFSET(struct ibv_qp, state, 56);
+ZZ_OFFSET(struct ibv_qp, qp_type, 60);
+ZZ_OFFSET(struct ibv_qp, mutex, 64);
+ZZ_OFFSET(struct ibv_qp, cond, 104);
+ZZ_OFFSET(struct ibv_qp, events_completed, 152);
+#endif
 ZZ_OFFSET(struct ibv_qp_attr, qp_state, 0);
 ZZ_OFFSET(struct ibv_qp_attr, cur_qp_state, 4);
 ZZ_OFFSET(struct ibv_qp_attr, path_mtu, 8);
@@ -446,6 +514,38 @@ ZZ_OFFSET(struct ibv_qp_cap, max_recv_wr, 4);
 ZZ_OFFSET(struct ibv_qp_cap, max_send_sge, 8);
 ZZ_OFFSET(struct ibv_qp_cap, max_recv_sge, 12);
 ZZ_OFFSET(struct ibv_qp_cap, max_inline_data, 16);
+#if defined(__x86_64__)
+ZZ_OFFSET(struct ibv_qp_ex, qp_base, 0);
+ZZ_OFFSET(struct ibv_qp_ex, comp_mask, 160);
+ZZ_OFFSET(struct ibv_qp_ex, wr_id, 168);
+ZZ_OFFSET(struct ibv_qp_ex, wr_flags, 176);
+ZZ_OFFSET(struct ibv_qp_ex, wr_atomic_cmp_swp, 184);
+ZZ_OFFSET(struct ibv_qp_ex, wr_atomic_fetch_add, 192);
+ZZ_OFFSET(struct ibv_qp_ex, wr_bind_mw, 200);
+ZZ_OFFSET(struct ibv_qp_ex, wr_local_inv, 208);
+ZZ_OFFSET(struct ibv_qp_ex, wr_rdma_read, 216);
+ZZ_OFFSET(struct ibv_qp_ex, wr_rdma_write, 224);
+ZZ_OFFSET(struct ibv_qp_ex, wr_rdma_write_imm, 232);
+ZZ_OFFSET(struct ibv_qp_ex, wr_send, 240);
+ZZ_OFFSET(struct ibv_qp_ex, wr_send_imm, 248);
+ZZ_OFFSET(struct ibv_qp_ex, wr_send_inv, 256);
+ZZ_OFFSET(struct ibv_qp_ex, wr_send_tso, 264);
+ZZ_OFFSET(struct ibv_qp_ex, wr_set_ud_addr, 272);
+ZZ_OFFSET(struct ibv_qp_ex, wr_set_xrc_srqn, 280);
+ZZ_OFFSET(struct ibv_qp_ex, wr_set_inline_data, 288);
+ZZ_OFFSET(struct ibv_qp_ex, wr_set_inline_data_list, 296);
+ZZ_OFFSET(struct ibv_qp_ex, wr_set_sge, 304);
+ZZ_OFFSET(struct ibv_qp_ex, wr_set_sge_list, 312);
+ZZ_OFFSET(struct ibv_qp_ex, wr_start, 320);
+ZZ_OFFSET(struct ibv_qp_ex, wr_complete, 328);
+ZZ_OFFSET(struct ibv_qp_ex, wr_abort, 336);
+#endif
+#if GOVERBS_HEADERS >= 44 && defined(__x86_64__)
+ZZ_OFFSET(struct ibv_qp_ex, wr_atomic_write, 344);
+#endif
+#if GOVERBS_HEADERS >= 45 && defined(__x86_64__)
+ZZ_OFFSET(struct ibv_qp_ex, wr_flush, 352);
+#endif
 ZZ_OFFSET(struct ibv_qp_init_attr, qp_context, 0);
 ZZ_OFFSET(struct ibv_qp_init_attr, send_cq, 8);
 ZZ_OFFSET(struct ibv_qp_init_attr, recv_cq, 16);
@@ -560,6 +660,15 @@ ZZ_OFFSET(struct ibv_send_wr, qp_type, 72);
 ZZ_OFFSET(struct ibv_sge, addr, 0);
 ZZ_OFFSET(struct ibv_sge, length, 8);
 ZZ_OFFSET(struct ibv_sge, lkey, 12);
+#if defined(__x86_64__)
+ZZ_OFFSET(struct ibv_srq, context, 0);
+ZZ_OFFSET(struct ibv_srq, srq_context, 8);
+ZZ_OFFSET(struct ibv_srq, pd, 16);
+ZZ_OFFSET(struct ibv_srq, handle, 24);
+ZZ_OFFSET(struct ibv_srq, mutex, 32);
+ZZ_OFFSET(struct ibv_srq, cond, 72);
+ZZ_OFFSET(struct ibv_srq, events_completed, 120);
+#endif
 ZZ_OFFSET(struct ibv_srq_attr, max_wr, 0);
 ZZ_OFFSET(struct ibv_srq_attr, max_sge, 4);
 ZZ_OFFSET(struct ibv_srq_attr, srq_limit, 8);
@@ -603,6 +712,21 @@ ZZ_OFFSET(struct ibv_wc, sl, 44);
 ZZ_OFFSET(struct ibv_wc, dlid_path_bits, 45);
 ZZ_OFFSET(struct ibv_wc_tm_info, tag, 0);
 ZZ_OFFSET(struct ibv_wc_tm_info, priv, 8);
+#if defined(__x86_64__)
+ZZ_OFFSET(struct ibv_wq, context, 0);
+ZZ_OFFSET(struct ibv_wq, wq_context, 8);
+ZZ_OFFSET(struct ibv_wq, pd, 16);
+ZZ_OFFSET(struct ibv_wq, cq, 24);
+ZZ_OFFSET(struct ibv_wq, wq_num, 32);
+ZZ_OFFSET(struct ibv_wq, handle, 36);
+ZZ_OFFSET(struct ibv_wq, state, 40);
+ZZ_OFFSET(struct ibv_wq, wq_type, 44);
+ZZ_OFFSET(struct ibv_wq, post_recv, 48);
+ZZ_OFFSET(struct ibv_wq, mutex, 56);
+ZZ_OFFSET(struct ibv_wq, cond, 96);
+ZZ_OFFSET(struct ibv_wq, events_completed, 144);
+ZZ_OFFSET(struct ibv_wq, comp_mask, 148);
+#endif
 ZZ_OFFSET(struct ibv_wq_attr, attr_mask, 0);
 ZZ_OFFSET(struct ibv_wq_attr, wq_state, 4);
 ZZ_OFFSET(struct ibv_wq_attr, curr_wq_state, 8);
@@ -1222,4 +1346,19 @@ ZZ_VALUE(RDMA_DRIVER_MANA, 20LL);
 #if GOVERBS_HEADERS >= 61
 ZZ_VALUE(RDMA_DRIVER_IONIC, 21LL);
 #endif
+ZZ_VALUE(ETHERNET_LL_SIZE, 6LL);
+ZZ_VALUE(IBV_ACCESS_OPTIONAL_FIRST, 1048576LL);
+ZZ_VALUE(IBV_PATH_FLAG_ALTERNATE, 4LL);
+ZZ_VALUE(IBV_PATH_FLAG_BIDIRECTIONAL, 40LL);
+ZZ_VALUE(IBV_PATH_FLAG_GMP, 1LL);
+ZZ_VALUE(IBV_PATH_FLAG_INBOUND, 16LL);
+ZZ_VALUE(IBV_PATH_FLAG_INBOUND_REVERSE, 32LL);
+ZZ_VALUE(IBV_PATH_FLAG_OUTBOUND, 8LL);
+ZZ_VALUE(IBV_PATH_FLAG_PRIMARY, 2LL);
+ZZ_VALUE(IBV_PATH_RECORD_REVERSIBLE, 128LL);
+ZZ_VALUE(IB_GRH_FLOWLABEL_MASK, 1048575LL);
+ZZ_VALUE(IB_ROCE_UDP_ENCAP_VALID_PORT_MAX, 65535LL);
+ZZ_VALUE(IB_ROCE_UDP_ENCAP_VALID_PORT_MIN, 49152LL);
+ZZ_VALUE(IB_UVERBS_ACCESS_OPTIONAL_FIRST, 1048576LL);
+ZZ_VALUE(IB_UVERBS_ACCESS_OPTIONAL_LAST, 536870912LL);
 #endif

@@ -8,9 +8,10 @@
 #include <infiniband/mlx5_api.h>
 #include <infiniband/mlx5_user_ioctl_verbs.h>
 
-// What exists since a later rdma-core is compared if -DGOVERBS_HEADERS=<version> says so.
+// Headers are taken to be of rdma-core 44 or newer; what came later is compared
+// if -DGOVERBS_HEADERS=<version> says that it is there.
 #ifndef GOVERBS_HEADERS
-#define GOVERBS_HEADERS 0
+#define GOVERBS_HEADERS 44
 #endif
 #define ZZ_HINT " differs from rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'"
 #define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "goverbs: offset of " #type "." #member ZZ_HINT)

@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <rdma/rdma_cma.h>
 
-// What exists since a later rdma-core is compared if -DGOVERBS_HEADERS=<version> says so.
+// Headers are taken to be of rdma-core 44 or newer; what came later is compared
+// if -DGOVERBS_HEADERS=<version> says that it is there.
 #ifndef GOVERBS_HEADERS
-#define GOVERBS_HEADERS 0
+#define GOVERBS_HEADERS 44
 #endif
 #define ZZ_HINT " differs from rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'"
 #define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "goverbs: offset of " #type "." #member ZZ_HINT)
@@ -115,4 +116,15 @@ ZZ_VALUE(RDMA_PS_IPOIB, 2LL);
 ZZ_VALUE(RDMA_PS_TCP, 262LL);
 ZZ_VALUE(RDMA_PS_UDP, 273LL);
 ZZ_VALUE(RDMA_PS_IB, 319LL);
+#if GOVERBS_HEADERS >= 60
+ZZ_VALUE(RAI_DNS, 32LL);
+#endif
+ZZ_VALUE(RAI_FAMILY, 8LL);
+ZZ_VALUE(RAI_NOROUTE, 4LL);
+ZZ_VALUE(RAI_NUMERICHOST, 2LL);
+ZZ_VALUE(RAI_PASSIVE, 1LL);
+#if GOVERBS_HEADERS >= 60
+ZZ_VALUE(RAI_SA, 16LL);
+#endif
+ZZ_VALUE(RDMA_UDP_QKEY, 19088743LL);
 #endif

@@ -3,58 +3,76 @@ package emit
 import (
 	"fmt"
 	"strings"
+
+	"github.com/goverbs/goverbs/gen/internal/facts"
 )
 
 // cGuard emits a comparison of the facts with the headers of the machine that
 // compiles it.
 func (g *generator) cGuard(p *pkg) {
-	var b strings.Builder
-	b.WriteString("#if __has_include(<" + p.Header + ">)\n#include <stddef.h>\n")
+	var b guardFile
+	fmt.Fprintf(&b, "#if __has_include(<%s>)\n#include <stddef.h>\n", p.Header)
 	for _, h := range p.Headers {
-		b.WriteString("#include <" + h + ">\n")
+		fmt.Fprintf(&b, "#include <%s>\n", h)
 	}
-	b.WriteString("\n")
-	b.WriteString(guardMacros)
-	newest := ""
-	open := func(version string) {
-		if version == newest {
-			return
-		}
-		if newest != "" {
-			b.WriteString("#endif\n")
-		}
-		if version != "" {
-			major, _, _ := strings.Cut(version, ".")
-			fmt.Fprintf(&b, "#if GOVERBS_HEADERS >= %s\n", major)
-		}
-		newest = version
-	}
-	at := func(version string) {
-		if since(version) == "" {
-			version = ""
-		}
-		open(version)
-	}
+	fmt.Fprintf(&b, guardMacros, Debian)
 	for _, r := range p.records {
-		if r.Anon || r.Opaque || isSystem(r.Tag) || isOurs(r.Tag) || strings.HasPrefix(r.Tag, "struct _") {
+		if r.Anon || r.Opaque || isSystem(r.Tag) || isOurs(r.Tag) || facts.Excused(r.Tag) {
 			continue
 		}
+		mutexes := g.opaque(r.Tag) != "" // whose size depends on machine and C library
 		for _, f := range r.Fields {
-			if f.Name != "" && f.Bits == 0 && r.Tag != "struct verbs_context" && g.opaque(r.Tag) == "" && !strings.HasPrefix(f.Name, "reserved") {
-				at(newer(r.Since, f.Since))
+			if f.Name != "" && f.Bits == 0 && !strings.HasPrefix(f.Name, "reserved") {
+				b.section(newer(r.Since, f.Since), mutexes)
 				fmt.Fprintf(&b, "ZZ_OFFSET(%s, %s, %d);\n", r.Tag, f.Name, f.Offset)
 			}
 		}
 	}
 	for _, e := range p.enums {
 		for _, v := range e.Values {
-			at(newer(e.Since, v.Since))
+			b.section(newer(e.Since, v.Since), false)
 			fmt.Fprintf(&b, "ZZ_VALUE(%s, %dLL);\n", v.Name, v.Value)
 		}
 	}
-	open("")
+	for _, m := range p.macros {
+		if m.Kind == facts.MacroConst && m.Int != nil {
+			b.section(m.Since, false)
+			fmt.Fprintf(&b, "ZZ_VALUE(%s, %dLL);\n", m.Name, *m.Int)
+		}
+	}
+	b.section("", false)
 	b.WriteString("#endif\n")
 	g.cFile(p, "zz_guard.c", "abiguard && "+linuxCgo, b.String())
+}
+
+// guardFile is a guard under construction.
+type guardFile struct {
+	strings.Builder
+	condition string // of the section that is open
+}
+
+// section begins what holds from a version on, and only on the machine that
+// the facts are of if it has mutexes.
+func (b *guardFile) section(version string, mutexes bool) {
+	var conditions []string
+	if since(version) != "" {
+		major, _, _ := strings.Cut(version, ".")
+		conditions = append(conditions, "GOVERBS_HEADERS >= "+major)
+	}
+	if mutexes {
+		conditions = append(conditions, "defined(__x86_64__)")
+	}
+	condition := strings.Join(conditions, " && ")
+	if condition == b.condition {
+		return
+	}
+	if b.condition != "" {
+		b.WriteString("#endif\n")
+	}
+	if condition != "" {
+		b.WriteString("#if " + condition + "\n")
+	}
+	b.condition = condition
 }
 
 // newer returns the later of two versions; a newer record has newer fields.
@@ -65,9 +83,11 @@ func newer(a, b string) string {
 	return a
 }
 
-const guardMacros = `// What exists since a later rdma-core is compared if -DGOVERBS_HEADERS=<version> says so.
+const guardMacros = `
+// Headers are taken to be of rdma-core %d or newer; what came later is compared
+// if -DGOVERBS_HEADERS=<version> says that it is there.
 #ifndef GOVERBS_HEADERS
-#define GOVERBS_HEADERS 0
+#define GOVERBS_HEADERS %[1]d
 #endif
 #define ZZ_HINT " differs from rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'"
 #define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "goverbs: offset of " #type "." #member ZZ_HINT)

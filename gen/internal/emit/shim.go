@@ -56,9 +56,28 @@ func (g *generator) cShim(p *pkg) {
 			emit(w, accessShim(a), []string{"uint8_t *p"}, result(a.field.Type, path))
 		}
 	}
+	g.cProofs(p, &c)
 	h.WriteString("\n#endif\n")
 	g.cFile(p, "zz_shim.h", "", h.String())
 	g.cFile(p, "zz_shim.c", linuxCgo, c.String())
+}
+
+// cProofs emits that our C declarations lie in memory as the facts say, as the
+// Go mirrors are proven to.
+func (g *generator) cProofs(p *pkg, c *strings.Builder) {
+	c.WriteString("#define ZZ_SIZE(type, n) _Static_assert(sizeof(type) == (n), \"size of \" #type)\n")
+	c.WriteString("#define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), \"offset of \" #type \".\" #member)\n\n")
+	for _, r := range p.records {
+		if r.Anon || g.opaque(r.Tag) != "" {
+			continue
+		}
+		fmt.Fprintf(c, "ZZ_SIZE(%s, %d);\n", r.Tag, r.Size)
+		for _, f := range r.Fields {
+			if f.Name != "" && f.Bits == 0 && !isSystem(r.Tag) {
+				fmt.Fprintf(c, "ZZ_OFFSET(%s, %s, %d);\n", r.Tag, f.Name, f.Offset)
+			}
+		}
+	}
 }
 
 // result returns the value of an expression through the wire.
