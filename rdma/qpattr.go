@@ -59,7 +59,7 @@ func (a *QPAttr) toC() (raw ibverbs.QPAttr, err error) {
 		RNRRetry:        uint8(a.RNRRetry),
 	}
 	if a.EnSQDAsyncNotify {
-		raw.EnSqdAsyncNotify = 1
+		raw.EnSQDAsyncNotify = 1
 	}
 	return raw, nil
 }
@@ -72,7 +72,7 @@ func attrOfC(raw *ibverbs.QPAttr) *QPAttr {
 	return &QPAttr{
 		State:              QPState(raw.QPState),
 		CurState:           QPState(raw.CurQPState),
-		EnSQDAsyncNotify:   raw.EnSqdAsyncNotify != 0,
+		EnSQDAsyncNotify:   raw.EnSQDAsyncNotify != 0,
 		Access:             Access(raw.QPAccessFlags),
 		PKeyIndex:          int(raw.PKeyIndex),
 		Port:               int(raw.PortNum),

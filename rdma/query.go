@@ -71,7 +71,7 @@ func deviceInfo(ex *ibverbs.DeviceAttrEx) DeviceInfo {
 		MaxSRQ:       int(a.MaxSRQ),
 		MaxSRQWR:     int(a.MaxSRQWR),
 		MaxSRQSGE:    int(a.MaxSRQSGE),
-		MaxPKeys:     int(a.MaxPkeys),
+		MaxPKeys:     int(a.MaxPKeys),
 		MaxDMSize:    ex.MaxDMSize,
 		MaxWQTypeRQ:  int(ex.MaxWQTypeRQ),
 		MaxMcastGrp:  int(a.MaxMcastGrp),
@@ -79,19 +79,19 @@ func deviceInfo(ex *ibverbs.DeviceAttrEx) DeviceInfo {
 		MaxMcastQPs:  int(a.MaxTotalMcastQPAttach),
 		MaxRawIPv6QP: int(a.MaxRawIPv6QP),
 		MaxRawEthQP:  int(a.MaxRawEthyQP),
-		MaxFMR:       int(a.MaxFmr),
-		MaxMapPerFMR: int(a.MaxMapPerFmr),
-		MaxEE:        int(a.MaxEe),
-		MaxRDD:       int(a.MaxRdd),
+		MaxFMR:       int(a.MaxFMR),
+		MaxMapPerFMR: int(a.MaxMapPerFMR),
+		MaxEE:        int(a.MaxEE),
+		MaxRDD:       int(a.MaxRDD),
 
 		MaxQPReads:          int(a.MaxQPRDAtom),
 		MaxQPInitiatorReads: int(a.MaxQPInitRDAtom),
 		MaxReads:            int(a.MaxResRDAtom),
-		MaxEEReads:          int(a.MaxEeRDAtom),
-		MaxEEInitiatorReads: int(a.MaxEeInitRDAtom),
+		MaxEEReads:          int(a.MaxEERDAtom),
+		MaxEEInitiatorReads: int(a.MaxEEInitRDAtom),
 
 		AtomicCap:     AtomicCap(a.AtomicCap),
-		PCIAtomics:    PCIAtomics{ex.PciAtomicCaps.FetchAdd, ex.PciAtomicCaps.Swap, ex.PciAtomicCaps.CompareSwap},
+		PCIAtomics:    PCIAtomics{ex.PCIAtomicCaps.FetchAdd, ex.PCIAtomicCaps.Swap, ex.PCIAtomicCaps.CompareSwap},
 		Caps:          caps,
 		RawPacketCaps: uint32(ex.RawPacketCaps),
 		LocalAckDelay: a.LocalCAAckDelay,
@@ -243,10 +243,10 @@ func gidEntries(raw []ibverbs.GIDEntry, id identity, p *PortInfo) ([]GIDEntry, e
 			failed = append(failed, fmt.Errorf("GID %d: %w", e.GIDIndex, err))
 			continue
 		}
-		if _, known := names[e.NdevIfindex]; !known {
-			names[e.NdevIfindex] = interfaceName(int(e.NdevIfindex))
+		if _, known := names[e.NDevIfindex]; !known {
+			names[e.NDevIfindex] = interfaceName(int(e.NDevIfindex))
 		}
-		entries = append(entries, GIDEntry{Index: int(e.GIDIndex), GID: gid, Type: typ, NetDev: names[e.NdevIfindex]})
+		entries = append(entries, GIDEntry{Index: int(e.GIDIndex), GID: gid, Type: typ, NetDev: names[e.NDevIfindex]})
 	}
 	slices.SortFunc(entries, func(a, b GIDEntry) int { return a.Index - b.Index })
 	return entries, errors.Join(failed...)

@@ -63,7 +63,7 @@ func (library) identify(dev *ibverbs.Device) identity {
 	return identity{
 		name:      capi.GoString(dev.Name[:]),
 		uverbs:    capi.GoString(dev.DevName[:]),
-		sysfs:     sysfs(capi.GoString(dev.IbdevPath[:])),
+		sysfs:     sysfs(capi.GoString(dev.IBDevPath[:])),
 		node:      NodeType(dev.NodeType),
 		transport: Transport(dev.TransportType),
 	}

@@ -936,7 +936,7 @@ var cases = []Case{
 	},
 	{
 		Name: "ibv_wr_atomic_cmp_swp",
-		Ours: ibverbs.WRAtomicCmpSwp,
+		Ours: ibverbs.WRAtomicCmpSWP,
 		Params: []Param{{
 			Name: "qp",
 			Size: 8,

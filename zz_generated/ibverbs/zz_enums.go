@@ -1681,16 +1681,16 @@ func (v ParentDomainInitAttrMask) String() string {
 	return capi.FlagString(uint64(v), parentDomainInitAttrMaskNames)
 }
 
-// PciAtomicOpSize mirrors enum ibv_pci_atomic_op_size, a set of flags.
-type PciAtomicOpSize uint32
+// PCIAtomicOpSize mirrors enum ibv_pci_atomic_op_size, a set of flags.
+type PCIAtomicOpSize uint32
 
 const (
-	IBV_PCI_ATOMIC_OPERATION_4_BYTE_SIZE_SUP  PciAtomicOpSize = 1
-	IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP  PciAtomicOpSize = 2
-	IBV_PCI_ATOMIC_OPERATION_16_BYTE_SIZE_SUP PciAtomicOpSize = 4
+	IBV_PCI_ATOMIC_OPERATION_4_BYTE_SIZE_SUP  PCIAtomicOpSize = 1
+	IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP  PCIAtomicOpSize = 2
+	IBV_PCI_ATOMIC_OPERATION_16_BYTE_SIZE_SUP PCIAtomicOpSize = 4
 )
 
-var pciAtomicOpSizeNames = []capi.FlagName{
+var pCIAtomicOpSizeNames = []capi.FlagName{
 	{
 		Bits: uint64(IBV_PCI_ATOMIC_OPERATION_4_BYTE_SIZE_SUP),
 		Name: "IBV_PCI_ATOMIC_OPERATION_4_BYTE_SIZE_SUP",
@@ -1706,8 +1706,8 @@ var pciAtomicOpSizeNames = []capi.FlagName{
 }
 
 // String returns the C names of the flags that are set, and what has no name in hexadecimal.
-func (v PciAtomicOpSize) String() string {
-	return capi.FlagString(uint64(v), pciAtomicOpSizeNames)
+func (v PCIAtomicOpSize) String() string {
+	return capi.FlagString(uint64(v), pCIAtomicOpSizeNames)
 }
 
 // PlacementType mirrors enum ibv_placement_type, a set of flags. It exists

@@ -1893,10 +1893,10 @@ func WRAbort(qp *QPEx) {
 	C.zz_ibv_wr_abort((*C.uint8_t)(unsafe.Pointer(qp)))
 }
 
-// WRAtomicCmpSwp adds a compare-and-swap of 8 remote bytes.
+// WRAtomicCmpSWP adds a compare-and-swap of 8 remote bytes.
 //
 // It calls ibv_wr_atomic_cmp_swp; see ibv_wr_atomic_cmp_swp(3).
-func WRAtomicCmpSwp(qp *QPEx, rkey uint32, remoteAddr uint64, compare uint64, swap uint64) {
+func WRAtomicCmpSWP(qp *QPEx, rkey uint32, remoteAddr uint64, compare uint64, swap uint64) {
 	C.zz_ibv_wr_atomic_cmp_swp((*C.uint8_t)(unsafe.Pointer(qp)), C.uint32_t(rkey), C.uint64_t(remoteAddr), C.uint64_t(compare), C.uint64_t(swap))
 }
 

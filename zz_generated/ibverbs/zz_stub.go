@@ -1062,10 +1062,10 @@ func WCStatusStr(status WCStatus) (string, error) {
 // It calls ibv_wr_abort; see ibv_wr_abort(3).
 func WRAbort(qp *QPEx) {}
 
-// WRAtomicCmpSwp adds a compare-and-swap of 8 remote bytes.
+// WRAtomicCmpSWP adds a compare-and-swap of 8 remote bytes.
 //
 // It calls ibv_wr_atomic_cmp_swp; see ibv_wr_atomic_cmp_swp(3).
-func WRAtomicCmpSwp(qp *QPEx, rkey uint32, remoteAddr uint64, compare uint64, swap uint64) {}
+func WRAtomicCmpSWP(qp *QPEx, rkey uint32, remoteAddr uint64, compare uint64, swap uint64) {}
 
 // WRAtomicFetchAdd adds a fetch-and-add of 8 remote bytes.
 //

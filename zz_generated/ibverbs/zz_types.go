@@ -61,7 +61,7 @@ type SendWRTSO struct {
 	_     structs.HostLayout
 	Hdr   capi.Addr
 	HdrSz uint16
-	Mss   uint16
+	MSS   uint16
 }
 
 // SendWRQPTypeXRC mirrors the struct ibv_send_wr.qp_type.xrc.
@@ -395,7 +395,7 @@ type Device struct {
 	Name          [64]byte
 	DevName       [64]byte
 	DevPath       [256]byte
-	IbdevPath     [256]byte
+	IBDevPath     [256]byte
 }
 
 // DeviceAttr mirrors struct ibv_device_attr.
@@ -419,13 +419,13 @@ type DeviceAttr struct {
 	MaxMR                 int32
 	MaxPD                 int32
 	MaxQPRDAtom           int32
-	MaxEeRDAtom           int32
+	MaxEERDAtom           int32
 	MaxResRDAtom          int32
 	MaxQPInitRDAtom       int32
-	MaxEeInitRDAtom       int32
+	MaxEEInitRDAtom       int32
 	AtomicCap             AtomicCap
-	MaxEe                 int32
-	MaxRdd                int32
+	MaxEE                 int32
+	MaxRDD                int32
 	MaxMW                 int32
 	MaxRawIPv6QP          int32
 	MaxRawEthyQP          int32
@@ -433,12 +433,12 @@ type DeviceAttr struct {
 	MaxMcastQPAttach      int32
 	MaxTotalMcastQPAttach int32
 	MaxAH                 int32
-	MaxFmr                int32
-	MaxMapPerFmr          int32
+	MaxFMR                int32
+	MaxMapPerFMR          int32
 	MaxSRQ                int32
 	MaxSRQWR              int32
 	MaxSRQSGE             int32
-	MaxPkeys              uint16
+	MaxPKeys              uint16
 	LocalCAAckDelay       uint8
 	PhysPortCnt           uint8
 }
@@ -460,7 +460,7 @@ type DeviceAttrEx struct {
 	TMCaps                  TMCaps
 	CQModCaps               CQModerationCaps
 	MaxDMSize               uint64
-	PciAtomicCaps           PciAtomicCaps
+	PCIAtomicCaps           PCIAtomicCaps
 	XRCODPCaps              ODPTransportCapBits
 	PhysPortCntEx           uint32
 }
@@ -559,7 +559,7 @@ type FlowEthFilter struct {
 	DstMAC    [6]uint8
 	SrcMAC    [6]uint8
 	EtherType uint16
-	VlanTag   uint16
+	VLANTag   uint16
 }
 
 // FlowGREFilter mirrors struct ibv_flow_gre_filter.
@@ -816,7 +816,7 @@ type GIDEntry struct {
 	GIDIndex    uint32
 	PortNum     uint32
 	GIDType     GIDType
-	NdevIfindex uint32
+	NDevIfindex uint32
 }
 
 // GlobalRoute mirrors struct ibv_global_route.
@@ -971,8 +971,8 @@ type PathRecord struct {
 	Reserved          [6]uint8
 }
 
-// PciAtomicCaps mirrors struct ibv_pci_atomic_caps.
-type PciAtomicCaps struct {
+// PCIAtomicCaps mirrors struct ibv_pci_atomic_caps.
+type PCIAtomicCaps struct {
 	_           structs.HostLayout
 	FetchAdd    uint16
 	Swap        uint16
@@ -1043,7 +1043,7 @@ type QPAttr struct {
 	AltAHAttr        AHAttr
 	PKeyIndex        uint16
 	AltPKeyIndex     uint16
-	EnSqdAsyncNotify uint8
+	EnSQDAsyncNotify uint8
 	SQDraining       uint8
 	MaxRDAtomic      uint8
 	MaxDestRDAtomic  uint8

@@ -466,16 +466,16 @@ func (v WQEUMRCtrlMKeyMask) String() string {
 	return capi.FlagString(uint64(v), wQEUMRCtrlMKeyMaskNames)
 }
 
-// DevxCreateEventChannelFlags mirrors enum
+// DevXCreateEventChannelFlags mirrors enum
 // mlx5_ib_uapi_devx_create_event_channel_flags, a set of flags.
-type DevxCreateEventChannelFlags uint32
+type DevXCreateEventChannelFlags uint32
 
 const (
-	MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA DevxCreateEventChannelFlags = 1
-	MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA          DevxCreateEventChannelFlags = 1
+	MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA DevXCreateEventChannelFlags = 1
+	MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA          DevXCreateEventChannelFlags = 1
 )
 
-var devxCreateEventChannelFlagsNames = []capi.FlagName{
+var devXCreateEventChannelFlagsNames = []capi.FlagName{
 	{
 		Bits: uint64(MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA),
 		Name: "MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA",
@@ -483,8 +483,8 @@ var devxCreateEventChannelFlagsNames = []capi.FlagName{
 }
 
 // String returns the C names of the flags that are set, and what has no name in hexadecimal.
-func (v DevxCreateEventChannelFlags) String() string {
-	return capi.FlagString(uint64(v), devxCreateEventChannelFlagsNames)
+func (v DevXCreateEventChannelFlags) String() string {
+	return capi.FlagString(uint64(v), devXCreateEventChannelFlagsNames)
 }
 
 // AllocDMType mirrors enum mlx5_ib_uapi_dm_type.
@@ -1300,15 +1300,15 @@ func (v DEKState) String() string {
 	return capi.EnumString("DEKState", int64(v))
 }
 
-// DevxUMEMInMask mirrors enum mlx5dv_devx_umem_in_mask, a set of flags. It
+// DevXUMEMInMask mirrors enum mlx5dv_devx_umem_in_mask, a set of flags. It
 // exists since rdma-core 43.
-type DevxUMEMInMask uint32
+type DevXUMEMInMask uint32
 
 const (
-	MLX5DV_UMEM_MASK_DMABUF DevxUMEMInMask = 1
+	MLX5DV_UMEM_MASK_DMABUF DevXUMEMInMask = 1
 )
 
-var devxUMEMInMaskNames = []capi.FlagName{
+var devXUMEMInMaskNames = []capi.FlagName{
 	{
 		Bits: uint64(MLX5DV_UMEM_MASK_DMABUF),
 		Name: "MLX5DV_UMEM_MASK_DMABUF",
@@ -1316,8 +1316,8 @@ var devxUMEMInMaskNames = []capi.FlagName{
 }
 
 // String returns the C names of the flags that are set, and what has no name in hexadecimal.
-func (v DevxUMEMInMask) String() string {
-	return capi.FlagString(uint64(v), devxUMEMInMaskNames)
+func (v DevXUMEMInMask) String() string {
+	return capi.FlagString(uint64(v), devXUMEMInMaskNames)
 }
 
 // DMCompMask mirrors enum mlx5dv_dm_comp_mask, a set of flags.
@@ -1339,16 +1339,16 @@ func (v DMCompMask) String() string {
 	return capi.FlagString(uint64(v), dMCompMaskNames)
 }
 
-// DRActionAsoCTFlags mirrors enum mlx5dv_dr_action_aso_ct_flags, a set of
+// DRActionASOCTFlags mirrors enum mlx5dv_dr_action_aso_ct_flags, a set of
 // flags.
-type DRActionAsoCTFlags uint32
+type DRActionASOCTFlags uint32
 
 const (
-	MLX5DV_DR_ACTION_FLAGS_ASO_CT_DIRECTION_INITIATOR DRActionAsoCTFlags = 1
-	MLX5DV_DR_ACTION_FLAGS_ASO_CT_DIRECTION_RESPONDER DRActionAsoCTFlags = 2
+	MLX5DV_DR_ACTION_FLAGS_ASO_CT_DIRECTION_INITIATOR DRActionASOCTFlags = 1
+	MLX5DV_DR_ACTION_FLAGS_ASO_CT_DIRECTION_RESPONDER DRActionASOCTFlags = 2
 )
 
-var dRActionAsoCTFlagsNames = []capi.FlagName{
+var dRActionASOCTFlagsNames = []capi.FlagName{
 	{
 		Bits: uint64(MLX5DV_DR_ACTION_FLAGS_ASO_CT_DIRECTION_INITIATOR),
 		Name: "MLX5DV_DR_ACTION_FLAGS_ASO_CT_DIRECTION_INITIATOR",
@@ -1360,19 +1360,19 @@ var dRActionAsoCTFlagsNames = []capi.FlagName{
 }
 
 // String returns the C names of the flags that are set, and what has no name in hexadecimal.
-func (v DRActionAsoCTFlags) String() string {
-	return capi.FlagString(uint64(v), dRActionAsoCTFlagsNames)
+func (v DRActionASOCTFlags) String() string {
+	return capi.FlagString(uint64(v), dRActionASOCTFlagsNames)
 }
 
-// DRActionAsoFirstHitFlags mirrors enum mlx5dv_dr_action_aso_first_hit_flags, a
+// DRActionASOFirstHitFlags mirrors enum mlx5dv_dr_action_aso_first_hit_flags, a
 // set of flags.
-type DRActionAsoFirstHitFlags uint32
+type DRActionASOFirstHitFlags uint32
 
 const (
-	MLX5DV_DR_ACTION_FLAGS_ASO_FIRST_HIT_SET DRActionAsoFirstHitFlags = 1
+	MLX5DV_DR_ACTION_FLAGS_ASO_FIRST_HIT_SET DRActionASOFirstHitFlags = 1
 )
 
-var dRActionAsoFirstHitFlagsNames = []capi.FlagName{
+var dRActionASOFirstHitFlagsNames = []capi.FlagName{
 	{
 		Bits: uint64(MLX5DV_DR_ACTION_FLAGS_ASO_FIRST_HIT_SET),
 		Name: "MLX5DV_DR_ACTION_FLAGS_ASO_FIRST_HIT_SET",
@@ -1380,22 +1380,22 @@ var dRActionAsoFirstHitFlagsNames = []capi.FlagName{
 }
 
 // String returns the C names of the flags that are set, and what has no name in hexadecimal.
-func (v DRActionAsoFirstHitFlags) String() string {
-	return capi.FlagString(uint64(v), dRActionAsoFirstHitFlagsNames)
+func (v DRActionASOFirstHitFlags) String() string {
+	return capi.FlagString(uint64(v), dRActionASOFirstHitFlagsNames)
 }
 
-// DRActionAsoFlowMeterFlags mirrors enum mlx5dv_dr_action_aso_flow_meter_flags,
+// DRActionASOFlowMeterFlags mirrors enum mlx5dv_dr_action_aso_flow_meter_flags,
 // a set of flags.
-type DRActionAsoFlowMeterFlags uint32
+type DRActionASOFlowMeterFlags uint32
 
 const (
-	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_RED       DRActionAsoFlowMeterFlags = 1
-	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_YELLOW    DRActionAsoFlowMeterFlags = 2
-	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_GREEN     DRActionAsoFlowMeterFlags = 4
-	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_UNDEFINED DRActionAsoFlowMeterFlags = 8
+	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_RED       DRActionASOFlowMeterFlags = 1
+	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_YELLOW    DRActionASOFlowMeterFlags = 2
+	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_GREEN     DRActionASOFlowMeterFlags = 4
+	MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_UNDEFINED DRActionASOFlowMeterFlags = 8
 )
 
-var dRActionAsoFlowMeterFlagsNames = []capi.FlagName{
+var dRActionASOFlowMeterFlagsNames = []capi.FlagName{
 	{
 		Bits: uint64(MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_RED),
 		Name: "MLX5DV_DR_ACTION_FLAGS_ASO_FLOW_METER_RED",
@@ -1415,8 +1415,8 @@ var dRActionAsoFlowMeterFlagsNames = []capi.FlagName{
 }
 
 // String returns the C names of the flags that are set, and what has no name in hexadecimal.
-func (v DRActionAsoFlowMeterFlags) String() string {
-	return capi.FlagString(uint64(v), dRActionAsoFlowMeterFlagsNames)
+func (v DRActionASOFlowMeterFlags) String() string {
+	return capi.FlagString(uint64(v), dRActionASOFlowMeterFlagsNames)
 }
 
 // DRActionDestType mirrors enum mlx5dv_dr_action_dest_type.

@@ -90,52 +90,52 @@ const (
 	symMlx5dvDestroyFlowMatcher
 	symMlx5dvDestroyMKey
 	symMlx5dvDestroySteeringAnchor
-	symMlx5dvDevxAllocMSIVector
-	symMlx5dvDevxAllocUAR
-	symMlx5dvDevxCQModify
-	symMlx5dvDevxCQQuery
-	symMlx5dvDevxCreateCmdComp
-	symMlx5dvDevxCreateEQ
-	symMlx5dvDevxCreateEventChannel
-	symMlx5dvDevxDestroyCmdComp
-	symMlx5dvDevxDestroyEQ
-	symMlx5dvDevxDestroyEventChannel
-	symMlx5dvDevxFreeMSIVector
-	symMlx5dvDevxFreeUAR
-	symMlx5dvDevxGeneralCmd
-	symMlx5dvDevxGetAsyncCmdComp
-	symMlx5dvDevxGetEvent
-	symMlx5dvDevxIndTblModify
-	symMlx5dvDevxIndTblQuery
-	symMlx5dvDevxObjCreate
-	symMlx5dvDevxObjDestroy
-	symMlx5dvDevxObjExport
-	symMlx5dvDevxObjImport
-	symMlx5dvDevxObjModify
-	symMlx5dvDevxObjQuery
-	symMlx5dvDevxObjQueryAsync
-	symMlx5dvDevxObjUnimport
-	symMlx5dvDevxQPModify
-	symMlx5dvDevxQPQuery
-	symMlx5dvDevxQueryEQN
-	symMlx5dvDevxSRQModify
-	symMlx5dvDevxSRQQuery
-	symMlx5dvDevxSubscribeDevxEvent
-	symMlx5dvDevxSubscribeDevxEventFD
-	symMlx5dvDevxUARExportDMABufFD
-	symMlx5dvDevxUMEMDereg
-	symMlx5dvDevxUMEMExport
-	symMlx5dvDevxUMEMImport
-	symMlx5dvDevxUMEMReg
-	symMlx5dvDevxUMEMRegEx
-	symMlx5dvDevxUMEMUnimport
-	symMlx5dvDevxWQModify
-	symMlx5dvDevxWQQuery
+	symMlx5dvDevXAllocMSIVector
+	symMlx5dvDevXAllocUAR
+	symMlx5dvDevXCQModify
+	symMlx5dvDevXCQQuery
+	symMlx5dvDevXCreateCmdComp
+	symMlx5dvDevXCreateEQ
+	symMlx5dvDevXCreateEventChannel
+	symMlx5dvDevXDestroyCmdComp
+	symMlx5dvDevXDestroyEQ
+	symMlx5dvDevXDestroyEventChannel
+	symMlx5dvDevXFreeMSIVector
+	symMlx5dvDevXFreeUAR
+	symMlx5dvDevXGeneralCmd
+	symMlx5dvDevXGetAsyncCmdComp
+	symMlx5dvDevXGetEvent
+	symMlx5dvDevXIndTblModify
+	symMlx5dvDevXIndTblQuery
+	symMlx5dvDevXObjCreate
+	symMlx5dvDevXObjDestroy
+	symMlx5dvDevXObjExport
+	symMlx5dvDevXObjImport
+	symMlx5dvDevXObjModify
+	symMlx5dvDevXObjQuery
+	symMlx5dvDevXObjQueryAsync
+	symMlx5dvDevXObjUnimport
+	symMlx5dvDevXQPModify
+	symMlx5dvDevXQPQuery
+	symMlx5dvDevXQueryEQN
+	symMlx5dvDevXSRQModify
+	symMlx5dvDevXSRQQuery
+	symMlx5dvDevXSubscribeDevXEvent
+	symMlx5dvDevXSubscribeDevXEventFD
+	symMlx5dvDevXUARExportDMABufFD
+	symMlx5dvDevXUMEMDereg
+	symMlx5dvDevXUMEMExport
+	symMlx5dvDevXUMEMImport
+	symMlx5dvDevXUMEMReg
+	symMlx5dvDevXUMEMRegEx
+	symMlx5dvDevXUMEMUnimport
+	symMlx5dvDevXWQModify
+	symMlx5dvDevXWQQuery
 	symMlx5dvDMMapOpAddr
-	symMlx5dvDRActionCreateAso
+	symMlx5dvDRActionCreateASO
 	symMlx5dvDRActionCreateDefaultMiss
 	symMlx5dvDRActionCreateDestArray
-	symMlx5dvDRActionCreateDestDevxTIR
+	symMlx5dvDRActionCreateDestDevXTIR
 	symMlx5dvDRActionCreateDestIBPort
 	symMlx5dvDRActionCreateDestIBVQP
 	symMlx5dvDRActionCreateDestRootTable
@@ -147,14 +147,14 @@ const (
 	symMlx5dvDRActionCreateFlowSampler
 	symMlx5dvDRActionCreateModifyHeader
 	symMlx5dvDRActionCreatePacketReformat
-	symMlx5dvDRActionCreatePopVlan
-	symMlx5dvDRActionCreatePushVlan
+	symMlx5dvDRActionCreatePopVLAN
+	symMlx5dvDRActionCreatePushVLAN
 	symMlx5dvDRActionCreateTag
 	symMlx5dvDRActionDestroy
-	symMlx5dvDRActionModifyAso
+	symMlx5dvDRActionModifyASO
 	symMlx5dvDRActionModifyFlowMeter
-	symMlx5dvDRAsoOtherDomainLink
-	symMlx5dvDRAsoOtherDomainUnlink
+	symMlx5dvDRASOOtherDomainLink
+	symMlx5dvDRASOOtherDomainUnlink
 	symMlx5dvDRDomainAllowDuplicateRules
 	symMlx5dvDRDomainCreate
 	symMlx5dvDRDomainDestroy
@@ -746,10 +746,10 @@ func DestroySteeringAnchor(sa *SteeringAnchor) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxAllocMSIVector calls mlx5dv_devx_alloc_msi_vector; see
+// DevXAllocMSIVector calls mlx5dv_devx_alloc_msi_vector; see
 // mlx5dv_devx_alloc_msi_vector(3). It exists since rdma-core 40.
-func DevxAllocMSIVector(ibctx *ibverbs.Context) (*DevxMSIVector, error) {
-	fn, err := library.Func(symMlx5dvDevxAllocMSIVector)
+func DevXAllocMSIVector(ibctx *ibverbs.Context) (*DevXMSIVector, error) {
+	fn, err := library.Func(symMlx5dvDevXAllocMSIVector)
 	if err != nil {
 		return nil, err
 	}
@@ -757,14 +757,14 @@ func DevxAllocMSIVector(ibctx *ibverbs.Context) (*DevxMSIVector, error) {
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxMSIVector)(unsafe.Pointer(r)), nil
+	return (*DevXMSIVector)(unsafe.Pointer(r)), nil
 }
 
-// DevxAllocUAR allocates a page of doorbells.
+// DevXAllocUAR allocates a page of doorbells.
 //
 // It calls mlx5dv_devx_alloc_uar; see mlx5dv_devx_alloc_uar(3).
-func DevxAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevxUAR, error) {
-	fn, err := library.Func(symMlx5dvDevxAllocUAR)
+func DevXAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevXUAR, error) {
+	fn, err := library.Func(symMlx5dvDevXAllocUAR)
 	if err != nil {
 		return nil, err
 	}
@@ -772,12 +772,12 @@ func DevxAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevxUAR, e
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxUAR)(unsafe.Pointer(r)), nil
+	return (*DevXUAR)(unsafe.Pointer(r)), nil
 }
 
-// DevxCQModify calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
-func DevxCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxCQModify)
+// DevXCQModify calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
+func DevXCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXCQModify)
 	if err != nil {
 		return err
 	}
@@ -785,9 +785,9 @@ func DevxCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Po
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxCQQuery calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
-func DevxCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxCQQuery)
+// DevXCQQuery calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
+func DevXCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXCQQuery)
 	if err != nil {
 		return err
 	}
@@ -795,10 +795,10 @@ func DevxCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Poi
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxCreateCmdComp calls mlx5dv_devx_create_cmd_comp; see
+// DevXCreateCmdComp calls mlx5dv_devx_create_cmd_comp; see
 // mlx5dv_devx_create_cmd_comp(3).
-func DevxCreateCmdComp(context *ibverbs.Context) (*DevxCmdComp, error) {
-	fn, err := library.Func(symMlx5dvDevxCreateCmdComp)
+func DevXCreateCmdComp(context *ibverbs.Context) (*DevXCmdComp, error) {
+	fn, err := library.Func(symMlx5dvDevXCreateCmdComp)
 	if err != nil {
 		return nil, err
 	}
@@ -806,13 +806,13 @@ func DevxCreateCmdComp(context *ibverbs.Context) (*DevxCmdComp, error) {
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxCmdComp)(unsafe.Pointer(r)), nil
+	return (*DevXCmdComp)(unsafe.Pointer(r)), nil
 }
 
-// DevxCreateEQ calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It
+// DevXCreateEQ calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It
 // exists since rdma-core 40.
-func DevxCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevxEQ, error) {
-	fn, err := library.Func(symMlx5dvDevxCreateEQ)
+func DevXCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevXEQ, error) {
+	fn, err := library.Func(symMlx5dvDevXCreateEQ)
 	if err != nil {
 		return nil, err
 	}
@@ -820,13 +820,13 @@ func DevxCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out u
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxEQ)(unsafe.Pointer(r)), nil
+	return (*DevXEQ)(unsafe.Pointer(r)), nil
 }
 
-// DevxCreateEventChannel calls mlx5dv_devx_create_event_channel; see
+// DevXCreateEventChannel calls mlx5dv_devx_create_event_channel; see
 // mlx5dv_devx_create_event_channel(3).
-func DevxCreateEventChannel(context *ibverbs.Context, flags DevxCreateEventChannelFlags) (*DevxEventChannel, error) {
-	fn, err := library.Func(symMlx5dvDevxCreateEventChannel)
+func DevXCreateEventChannel(context *ibverbs.Context, flags DevXCreateEventChannelFlags) (*DevXEventChannel, error) {
+	fn, err := library.Func(symMlx5dvDevXCreateEventChannel)
 	if err != nil {
 		return nil, err
 	}
@@ -834,13 +834,13 @@ func DevxCreateEventChannel(context *ibverbs.Context, flags DevxCreateEventChann
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxEventChannel)(unsafe.Pointer(r)), nil
+	return (*DevXEventChannel)(unsafe.Pointer(r)), nil
 }
 
-// DevxDestroyCmdComp calls mlx5dv_devx_destroy_cmd_comp; see
+// DevXDestroyCmdComp calls mlx5dv_devx_destroy_cmd_comp; see
 // mlx5dv_devx_destroy_cmd_comp(3).
-func DevxDestroyCmdComp(cmdComp *DevxCmdComp) error {
-	fn, err := library.Func(symMlx5dvDevxDestroyCmdComp)
+func DevXDestroyCmdComp(cmdComp *DevXCmdComp) error {
+	fn, err := library.Func(symMlx5dvDevXDestroyCmdComp)
 	if err != nil {
 		return err
 	}
@@ -848,10 +848,10 @@ func DevxDestroyCmdComp(cmdComp *DevxCmdComp) error {
 	return nil
 }
 
-// DevxDestroyEQ calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It
+// DevXDestroyEQ calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It
 // exists since rdma-core 40.
-func DevxDestroyEQ(eq *DevxEQ) error {
-	fn, err := library.Func(symMlx5dvDevxDestroyEQ)
+func DevXDestroyEQ(eq *DevXEQ) error {
+	fn, err := library.Func(symMlx5dvDevXDestroyEQ)
 	if err != nil {
 		return err
 	}
@@ -859,10 +859,10 @@ func DevxDestroyEQ(eq *DevxEQ) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxDestroyEventChannel calls mlx5dv_devx_destroy_event_channel; see
+// DevXDestroyEventChannel calls mlx5dv_devx_destroy_event_channel; see
 // mlx5dv_devx_destroy_event_channel(3).
-func DevxDestroyEventChannel(eventChannel *DevxEventChannel) error {
-	fn, err := library.Func(symMlx5dvDevxDestroyEventChannel)
+func DevXDestroyEventChannel(eventChannel *DevXEventChannel) error {
+	fn, err := library.Func(symMlx5dvDevXDestroyEventChannel)
 	if err != nil {
 		return err
 	}
@@ -870,10 +870,10 @@ func DevxDestroyEventChannel(eventChannel *DevxEventChannel) error {
 	return nil
 }
 
-// DevxFreeMSIVector calls mlx5dv_devx_free_msi_vector; see
+// DevXFreeMSIVector calls mlx5dv_devx_free_msi_vector; see
 // mlx5dv_devx_free_msi_vector(3). It exists since rdma-core 40.
-func DevxFreeMSIVector(msi *DevxMSIVector) error {
-	fn, err := library.Func(symMlx5dvDevxFreeMSIVector)
+func DevXFreeMSIVector(msi *DevXMSIVector) error {
+	fn, err := library.Func(symMlx5dvDevXFreeMSIVector)
 	if err != nil {
 		return err
 	}
@@ -881,11 +881,11 @@ func DevxFreeMSIVector(msi *DevxMSIVector) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxFreeUAR frees a page of doorbells.
+// DevXFreeUAR frees a page of doorbells.
 //
 // It calls mlx5dv_devx_free_uar; see mlx5dv_devx_free_uar(3).
-func DevxFreeUAR(devxUAR *DevxUAR) error {
-	fn, err := library.Func(symMlx5dvDevxFreeUAR)
+func DevXFreeUAR(devxUAR *DevXUAR) error {
+	fn, err := library.Func(symMlx5dvDevXFreeUAR)
 	if err != nil {
 		return err
 	}
@@ -893,11 +893,11 @@ func DevxFreeUAR(devxUAR *DevxUAR) error {
 	return nil
 }
 
-// DevxGeneralCmd sends a command to the device.
+// DevXGeneralCmd sends a command to the device.
 //
 // It calls mlx5dv_devx_general_cmd; see mlx5dv_devx_general_cmd(3).
-func DevxGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxGeneralCmd)
+func DevXGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXGeneralCmd)
 	if err != nil {
 		return err
 	}
@@ -905,10 +905,10 @@ func DevxGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, o
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxGetAsyncCmdComp calls mlx5dv_devx_get_async_cmd_comp; see
+// DevXGetAsyncCmdComp calls mlx5dv_devx_get_async_cmd_comp; see
 // mlx5dv_devx_get_async_cmd_comp(3).
-func DevxGetAsyncCmdComp(cmdComp *DevxCmdComp, cmdResp *DevxAsyncCmdHdr, cmdRespLen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxGetAsyncCmdComp)
+func DevXGetAsyncCmdComp(cmdComp *DevXCmdComp, cmdResp *DevXAsyncCmdHdr, cmdRespLen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXGetAsyncCmdComp)
 	if err != nil {
 		return err
 	}
@@ -916,9 +916,9 @@ func DevxGetAsyncCmdComp(cmdComp *DevxCmdComp, cmdResp *DevxAsyncCmdHdr, cmdResp
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxGetEvent calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
-func DevxGetEvent(eventChannel *DevxEventChannel, eventData *DevxAsyncEventHdr, eventRespLen uint64) (int, error) {
-	fn, err := library.Func(symMlx5dvDevxGetEvent)
+// DevXGetEvent calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
+func DevXGetEvent(eventChannel *DevXEventChannel, eventData *DevXAsyncEventHdr, eventRespLen uint64) (int, error) {
+	fn, err := library.Func(symMlx5dvDevXGetEvent)
 	if err != nil {
 		return 0, err
 	}
@@ -926,10 +926,10 @@ func DevxGetEvent(eventChannel *DevxEventChannel, eventData *DevxAsyncEventHdr, 
 	return capi.CountError(int64(r), err)
 }
 
-// DevxIndTblModify calls mlx5dv_devx_ind_tbl_modify; see
+// DevXIndTblModify calls mlx5dv_devx_ind_tbl_modify; see
 // mlx5dv_devx_ind_tbl_modify(3).
-func DevxIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxIndTblModify)
+func DevXIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXIndTblModify)
 	if err != nil {
 		return err
 	}
@@ -937,10 +937,10 @@ func DevxIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxIndTblQuery calls mlx5dv_devx_ind_tbl_query; see
+// DevXIndTblQuery calls mlx5dv_devx_ind_tbl_query; see
 // mlx5dv_devx_ind_tbl_query(3).
-func DevxIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxIndTblQuery)
+func DevXIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXIndTblQuery)
 	if err != nil {
 		return err
 	}
@@ -948,11 +948,11 @@ func DevxIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint6
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxObjCreate creates an object by a device command.
+// DevXObjCreate creates an object by a device command.
 //
 // It calls mlx5dv_devx_obj_create; see mlx5dv_devx_obj_create(3).
-func DevxObjCreate(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevxObj, error) {
-	fn, err := library.Func(symMlx5dvDevxObjCreate)
+func DevXObjCreate(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevXObj, error) {
+	fn, err := library.Func(symMlx5dvDevXObjCreate)
 	if err != nil {
 		return nil, err
 	}
@@ -960,14 +960,14 @@ func DevxObjCreate(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, ou
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxObj)(unsafe.Pointer(r)), nil
+	return (*DevXObj)(unsafe.Pointer(r)), nil
 }
 
-// DevxObjDestroy ends an object of a device command.
+// DevXObjDestroy ends an object of a device command.
 //
 // It calls mlx5dv_devx_obj_destroy; see mlx5dv_devx_obj_destroy(3).
-func DevxObjDestroy(obj *DevxObj) error {
-	fn, err := library.Func(symMlx5dvDevxObjDestroy)
+func DevXObjDestroy(obj *DevXObj) error {
+	fn, err := library.Func(symMlx5dvDevXObjDestroy)
 	if err != nil {
 		return err
 	}
@@ -975,10 +975,10 @@ func DevxObjDestroy(obj *DevxObj) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxObjExport calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It
+// DevXObjExport calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It
 // exists since rdma-core 63.
-func DevxObjExport(obj *DevxObj, data unsafe.Pointer) error {
-	fn, err := library.Func(symMlx5dvDevxObjExport)
+func DevXObjExport(obj *DevXObj, data unsafe.Pointer) error {
+	fn, err := library.Func(symMlx5dvDevXObjExport)
 	if err != nil {
 		return err
 	}
@@ -986,10 +986,10 @@ func DevxObjExport(obj *DevxObj, data unsafe.Pointer) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxObjImport calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It
+// DevXObjImport calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It
 // exists since rdma-core 63.
-func DevxObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxObj, error) {
-	fn, err := library.Func(symMlx5dvDevxObjImport)
+func DevXObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXObj, error) {
+	fn, err := library.Func(symMlx5dvDevXObjImport)
 	if err != nil {
 		return nil, err
 	}
@@ -997,12 +997,12 @@ func DevxObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxObj, err
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxObj)(unsafe.Pointer(r)), nil
+	return (*DevXObj)(unsafe.Pointer(r)), nil
 }
 
-// DevxObjModify calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
-func DevxObjModify(obj *DevxObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxObjModify)
+// DevXObjModify calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
+func DevXObjModify(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXObjModify)
 	if err != nil {
 		return err
 	}
@@ -1010,9 +1010,9 @@ func DevxObjModify(obj *DevxObj, in unsafe.Pointer, inlen uint64, out unsafe.Poi
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxObjQuery calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
-func DevxObjQuery(obj *DevxObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxObjQuery)
+// DevXObjQuery calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
+func DevXObjQuery(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXObjQuery)
 	if err != nil {
 		return err
 	}
@@ -1020,10 +1020,10 @@ func DevxObjQuery(obj *DevxObj, in unsafe.Pointer, inlen uint64, out unsafe.Poin
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxObjQueryAsync calls mlx5dv_devx_obj_query_async; see
+// DevXObjQueryAsync calls mlx5dv_devx_obj_query_async; see
 // mlx5dv_devx_obj_query_async(3).
-func DevxObjQueryAsync(obj *DevxObj, in unsafe.Pointer, inlen uint64, outlen uint64, wrID uint64, cmdComp *DevxCmdComp) error {
-	fn, err := library.Func(symMlx5dvDevxObjQueryAsync)
+func DevXObjQueryAsync(obj *DevXObj, in unsafe.Pointer, inlen uint64, outlen uint64, wrID uint64, cmdComp *DevXCmdComp) error {
+	fn, err := library.Func(symMlx5dvDevXObjQueryAsync)
 	if err != nil {
 		return err
 	}
@@ -1031,10 +1031,10 @@ func DevxObjQueryAsync(obj *DevxObj, in unsafe.Pointer, inlen uint64, outlen uin
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxObjUnimport calls mlx5dv_devx_obj_unimport; see
+// DevXObjUnimport calls mlx5dv_devx_obj_unimport; see
 // mlx5dv_devx_obj_unimport(3). It exists since rdma-core 63.
-func DevxObjUnimport(obj *DevxObj) error {
-	fn, err := library.Func(symMlx5dvDevxObjUnimport)
+func DevXObjUnimport(obj *DevXObj) error {
+	fn, err := library.Func(symMlx5dvDevXObjUnimport)
 	if err != nil {
 		return err
 	}
@@ -1042,9 +1042,9 @@ func DevxObjUnimport(obj *DevxObj) error {
 	return nil
 }
 
-// DevxQPModify calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
-func DevxQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxQPModify)
+// DevXQPModify calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
+func DevXQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXQPModify)
 	if err != nil {
 		return err
 	}
@@ -1052,9 +1052,9 @@ func DevxQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Po
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxQPQuery calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
-func DevxQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxQPQuery)
+// DevXQPQuery calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
+func DevXQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXQPQuery)
 	if err != nil {
 		return err
 	}
@@ -1062,11 +1062,11 @@ func DevxQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Poi
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxQueryEQN finds the event queue of a completion vector.
+// DevXQueryEQN finds the event queue of a completion vector.
 //
 // It calls mlx5dv_devx_query_eqn; see mlx5dv_devx_query_eqn(3).
-func DevxQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
-	fn, err := library.Func(symMlx5dvDevxQueryEQN)
+func DevXQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
+	fn, err := library.Func(symMlx5dvDevXQueryEQN)
 	if err != nil {
 		return err
 	}
@@ -1074,9 +1074,9 @@ func DevxQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxSRQModify calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
-func DevxSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxSRQModify)
+// DevXSRQModify calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
+func DevXSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXSRQModify)
 	if err != nil {
 		return err
 	}
@@ -1084,9 +1084,9 @@ func DevxSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxSRQQuery calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
-func DevxSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxSRQQuery)
+// DevXSRQQuery calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
+func DevXSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXSRQQuery)
 	if err != nil {
 		return err
 	}
@@ -1094,10 +1094,10 @@ func DevxSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxSubscribeDevxEvent calls mlx5dv_devx_subscribe_devx_event; see
+// DevXSubscribeDevXEvent calls mlx5dv_devx_subscribe_devx_event; see
 // mlx5dv_devx_subscribe_devx_event(3).
-func DevxSubscribeDevxEvent(eventChannel *DevxEventChannel, obj *DevxObj, eventsSz uint16, eventsNum *uint16, cookie uint64) error {
-	fn, err := library.Func(symMlx5dvDevxSubscribeDevxEvent)
+func DevXSubscribeDevXEvent(eventChannel *DevXEventChannel, obj *DevXObj, eventsSz uint16, eventsNum *uint16, cookie uint64) error {
+	fn, err := library.Func(symMlx5dvDevXSubscribeDevXEvent)
 	if err != nil {
 		return err
 	}
@@ -1105,10 +1105,10 @@ func DevxSubscribeDevxEvent(eventChannel *DevxEventChannel, obj *DevxObj, events
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxSubscribeDevxEventFD calls mlx5dv_devx_subscribe_devx_event_fd; see
+// DevXSubscribeDevXEventFD calls mlx5dv_devx_subscribe_devx_event_fd; see
 // mlx5dv_devx_subscribe_devx_event_fd(3).
-func DevxSubscribeDevxEventFD(eventChannel *DevxEventChannel, fd int32, obj *DevxObj, eventNum uint16) error {
-	fn, err := library.Func(symMlx5dvDevxSubscribeDevxEventFD)
+func DevXSubscribeDevXEventFD(eventChannel *DevXEventChannel, fd int32, obj *DevXObj, eventNum uint16) error {
+	fn, err := library.Func(symMlx5dvDevXSubscribeDevXEventFD)
 	if err != nil {
 		return err
 	}
@@ -1116,10 +1116,10 @@ func DevxSubscribeDevxEventFD(eventChannel *DevxEventChannel, fd int32, obj *Dev
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxUARExportDMABufFD calls mlx5dv_devx_uar_export_dmabuf_fd; see
+// DevXUARExportDMABufFD calls mlx5dv_devx_uar_export_dmabuf_fd; see
 // mlx5dv_devx_uar_export_dmabuf_fd(3). It exists since rdma-core 62.
-func DevxUARExportDMABufFD(devxUAR *DevxUAR) (int, error) {
-	fn, err := library.Func(symMlx5dvDevxUARExportDMABufFD)
+func DevXUARExportDMABufFD(devxUAR *DevXUAR) (int, error) {
+	fn, err := library.Func(symMlx5dvDevXUARExportDMABufFD)
 	if err != nil {
 		return 0, err
 	}
@@ -1127,11 +1127,11 @@ func DevxUARExportDMABufFD(devxUAR *DevxUAR) (int, error) {
 	return capi.CountError(int64(r), err)
 }
 
-// DevxUMEMDereg ends a registration for device commands.
+// DevXUMEMDereg ends a registration for device commands.
 //
 // It calls mlx5dv_devx_umem_dereg; see mlx5dv_devx_umem_dereg(3).
-func DevxUMEMDereg(umem *DevxUMEM) error {
-	fn, err := library.Func(symMlx5dvDevxUMEMDereg)
+func DevXUMEMDereg(umem *DevXUMEM) error {
+	fn, err := library.Func(symMlx5dvDevXUMEMDereg)
 	if err != nil {
 		return err
 	}
@@ -1139,10 +1139,10 @@ func DevxUMEMDereg(umem *DevxUMEM) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxUMEMExport calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3).
+// DevXUMEMExport calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3).
 // It exists since rdma-core 63.
-func DevxUMEMExport(umem *DevxUMEM, data unsafe.Pointer) error {
-	fn, err := library.Func(symMlx5dvDevxUMEMExport)
+func DevXUMEMExport(umem *DevXUMEM, data unsafe.Pointer) error {
+	fn, err := library.Func(symMlx5dvDevXUMEMExport)
 	if err != nil {
 		return err
 	}
@@ -1150,10 +1150,10 @@ func DevxUMEMExport(umem *DevxUMEM, data unsafe.Pointer) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxUMEMImport calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3).
+// DevXUMEMImport calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3).
 // It exists since rdma-core 63.
-func DevxUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxUMEM, error) {
-	fn, err := library.Func(symMlx5dvDevxUMEMImport)
+func DevXUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXUMEM, error) {
+	fn, err := library.Func(symMlx5dvDevXUMEMImport)
 	if err != nil {
 		return nil, err
 	}
@@ -1161,14 +1161,14 @@ func DevxUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxUMEM, e
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxUMEM)(unsafe.Pointer(r)), nil
+	return (*DevXUMEM)(unsafe.Pointer(r)), nil
 }
 
-// DevxUMEMReg registers memory for device commands.
+// DevXUMEMReg registers memory for device commands.
 //
 // It calls mlx5dv_devx_umem_reg; see mlx5dv_devx_umem_reg(3).
-func DevxUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access ibverbs.AccessFlags) (*DevxUMEM, error) {
-	fn, err := library.Func(symMlx5dvDevxUMEMReg)
+func DevXUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access ibverbs.AccessFlags) (*DevXUMEM, error) {
+	fn, err := library.Func(symMlx5dvDevXUMEMReg)
 	if err != nil {
 		return nil, err
 	}
@@ -1176,14 +1176,14 @@ func DevxUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access ibver
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxUMEM)(unsafe.Pointer(r)), nil
+	return (*DevXUMEM)(unsafe.Pointer(r)), nil
 }
 
-// DevxUMEMRegEx registers memory for device commands, DMA buffers among it.
+// DevXUMEMRegEx registers memory for device commands, DMA buffers among it.
 //
 // It calls mlx5dv_devx_umem_reg_ex; see mlx5dv_devx_umem_reg_ex(3).
-func DevxUMEMRegEx(ctx *ibverbs.Context, umemIn *DevxUMEMIn) (*DevxUMEM, error) {
-	fn, err := library.Func(symMlx5dvDevxUMEMRegEx)
+func DevXUMEMRegEx(ctx *ibverbs.Context, umemIn *DevXUMEMIn) (*DevXUMEM, error) {
+	fn, err := library.Func(symMlx5dvDevXUMEMRegEx)
 	if err != nil {
 		return nil, err
 	}
@@ -1191,13 +1191,13 @@ func DevxUMEMRegEx(ctx *ibverbs.Context, umemIn *DevxUMEMIn) (*DevxUMEM, error) 
 	if r == nil {
 		return nil, capi.NullError(err)
 	}
-	return (*DevxUMEM)(unsafe.Pointer(r)), nil
+	return (*DevXUMEM)(unsafe.Pointer(r)), nil
 }
 
-// DevxUMEMUnimport calls mlx5dv_devx_umem_unimport; see
+// DevXUMEMUnimport calls mlx5dv_devx_umem_unimport; see
 // mlx5dv_devx_umem_unimport(3). It exists since rdma-core 63.
-func DevxUMEMUnimport(umem *DevxUMEM) error {
-	fn, err := library.Func(symMlx5dvDevxUMEMUnimport)
+func DevXUMEMUnimport(umem *DevXUMEM) error {
+	fn, err := library.Func(symMlx5dvDevXUMEMUnimport)
 	if err != nil {
 		return err
 	}
@@ -1205,9 +1205,9 @@ func DevxUMEMUnimport(umem *DevxUMEM) error {
 	return nil
 }
 
-// DevxWQModify calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
-func DevxWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxWQModify)
+// DevXWQModify calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
+func DevXWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXWQModify)
 	if err != nil {
 		return err
 	}
@@ -1215,9 +1215,9 @@ func DevxWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Po
 	return capi.ValueError(int64(r), err)
 }
 
-// DevxWQQuery calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
-func DevxWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
-	fn, err := library.Func(symMlx5dvDevxWQQuery)
+// DevXWQQuery calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
+func DevXWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+	fn, err := library.Func(symMlx5dvDevXWQQuery)
 	if err != nil {
 		return err
 	}
@@ -1238,10 +1238,10 @@ func DMMapOpAddr(dm *ibverbs.DM, op uint8) (unsafe.Pointer, error) {
 	return unsafe.Pointer(r), nil
 }
 
-// DRActionCreateAso calls mlx5dv_dr_action_create_aso; see
+// DRActionCreateASO calls mlx5dv_dr_action_create_aso; see
 // mlx5dv_dr_action_create_aso(3).
-func DRActionCreateAso(domain *DRDomain, devxObj *DevxObj, offset uint32, flags uint32, returnRegC uint8) (*DRAction, error) {
-	fn, err := library.Func(symMlx5dvDRActionCreateAso)
+func DRActionCreateASO(domain *DRDomain, devxObj *DevXObj, offset uint32, flags uint32, returnRegC uint8) (*DRAction, error) {
+	fn, err := library.Func(symMlx5dvDRActionCreateASO)
 	if err != nil {
 		return nil, err
 	}
@@ -1280,10 +1280,10 @@ func DRActionCreateDestArray(domain *DRDomain, numDest uint64, dests *capi.Ptr[D
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestDevxTIR calls mlx5dv_dr_action_create_dest_devx_tir; see
+// DRActionCreateDestDevXTIR calls mlx5dv_dr_action_create_dest_devx_tir; see
 // mlx5dv_dr_action_create_dest_devx_tir(3).
-func DRActionCreateDestDevxTIR(devxObj *DevxObj) (*DRAction, error) {
-	fn, err := library.Func(symMlx5dvDRActionCreateDestDevxTIR)
+func DRActionCreateDestDevXTIR(devxObj *DevXObj) (*DRAction, error) {
+	fn, err := library.Func(symMlx5dvDRActionCreateDestDevXTIR)
 	if err != nil {
 		return nil, err
 	}
@@ -1380,7 +1380,7 @@ func DRActionCreateDrop() (*DRAction, error) {
 
 // DRActionCreateFlowCounter calls mlx5dv_dr_action_create_flow_counter; see
 // mlx5dv_dr_action_create_flow_counter(3).
-func DRActionCreateFlowCounter(devxObj *DevxObj, offset uint32) (*DRAction, error) {
+func DRActionCreateFlowCounter(devxObj *DevXObj, offset uint32) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateFlowCounter)
 	if err != nil {
 		return nil, err
@@ -1448,10 +1448,10 @@ func DRActionCreatePacketReformat(domain *DRDomain, flags DRActionFlags, reforma
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreatePopVlan calls mlx5dv_dr_action_create_pop_vlan; see
+// DRActionCreatePopVLAN calls mlx5dv_dr_action_create_pop_vlan; see
 // mlx5dv_dr_action_create_pop_vlan(3).
-func DRActionCreatePopVlan() (*DRAction, error) {
-	fn, err := library.Func(symMlx5dvDRActionCreatePopVlan)
+func DRActionCreatePopVLAN() (*DRAction, error) {
+	fn, err := library.Func(symMlx5dvDRActionCreatePopVLAN)
 	if err != nil {
 		return nil, err
 	}
@@ -1462,10 +1462,10 @@ func DRActionCreatePopVlan() (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreatePushVlan calls mlx5dv_dr_action_create_push_vlan; see
+// DRActionCreatePushVLAN calls mlx5dv_dr_action_create_push_vlan; see
 // mlx5dv_dr_action_create_push_vlan(3).
-func DRActionCreatePushVlan(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, error) {
-	fn, err := library.Func(symMlx5dvDRActionCreatePushVlan)
+func DRActionCreatePushVLAN(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, error) {
+	fn, err := library.Func(symMlx5dvDRActionCreatePushVLAN)
 	if err != nil {
 		return nil, err
 	}
@@ -1501,10 +1501,10 @@ func DRActionDestroy(action *DRAction) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRActionModifyAso calls mlx5dv_dr_action_modify_aso; see
+// DRActionModifyASO calls mlx5dv_dr_action_modify_aso; see
 // mlx5dv_dr_action_modify_aso(3).
-func DRActionModifyAso(action *DRAction, offset uint32, flags uint32, returnRegC uint8) error {
-	fn, err := library.Func(symMlx5dvDRActionModifyAso)
+func DRActionModifyASO(action *DRAction, offset uint32, flags uint32, returnRegC uint8) error {
+	fn, err := library.Func(symMlx5dvDRActionModifyASO)
 	if err != nil {
 		return err
 	}
@@ -1523,10 +1523,10 @@ func DRActionModifyFlowMeter(action *DRAction, attr *DRFlowMeterAttr, modifyFiel
 	return capi.ValueError(int64(r), err)
 }
 
-// DRAsoOtherDomainLink calls mlx5dv_dr_aso_other_domain_link; see
+// DRASOOtherDomainLink calls mlx5dv_dr_aso_other_domain_link; see
 // mlx5dv_dr_aso_other_domain_link(3).
-func DRAsoOtherDomainLink(devxObj *DevxObj, peerDmn *DRDomain, dmn *DRDomain, flags uint32, returnRegC uint8) error {
-	fn, err := library.Func(symMlx5dvDRAsoOtherDomainLink)
+func DRASOOtherDomainLink(devxObj *DevXObj, peerDmn *DRDomain, dmn *DRDomain, flags uint32, returnRegC uint8) error {
+	fn, err := library.Func(symMlx5dvDRASOOtherDomainLink)
 	if err != nil {
 		return err
 	}
@@ -1534,10 +1534,10 @@ func DRAsoOtherDomainLink(devxObj *DevxObj, peerDmn *DRDomain, dmn *DRDomain, fl
 	return capi.ValueError(int64(r), err)
 }
 
-// DRAsoOtherDomainUnlink calls mlx5dv_dr_aso_other_domain_unlink; see
+// DRASOOtherDomainUnlink calls mlx5dv_dr_aso_other_domain_unlink; see
 // mlx5dv_dr_aso_other_domain_unlink(3).
-func DRAsoOtherDomainUnlink(devxObj *DevxObj, dmn *DRDomain) error {
-	fn, err := library.Func(symMlx5dvDRAsoOtherDomainUnlink)
+func DRASOOtherDomainUnlink(devxObj *DevXObj, dmn *DRDomain) error {
+	fn, err := library.Func(symMlx5dvDRASOOtherDomainUnlink)
 	if err != nil {
 		return err
 	}
@@ -1749,28 +1749,28 @@ func GetClockInfo(context *ibverbs.Context, clockInfo *ClockInfo) error {
 // GetCQEFormat returns the format of a completion entry.
 //
 // It calls mlx5dv_get_cqe_format.
-func GetCQEFormat(cqe *Cqe64) uint8 {
+func GetCQEFormat(cqe *CQE64) uint8 {
 	return uint8(C.zz_mlx5dv_get_cqe_format((*C.uint8_t)(unsafe.Pointer(cqe))))
 }
 
 // GetCQEOpcode returns the opcode of a completion entry.
 //
 // It calls mlx5dv_get_cqe_opcode.
-func GetCQEOpcode(cqe *Cqe64) uint8 {
+func GetCQEOpcode(cqe *CQE64) uint8 {
 	return uint8(C.zz_mlx5dv_get_cqe_opcode((*C.uint8_t)(unsafe.Pointer(cqe))))
 }
 
 // GetCQEOwner returns the owner bit of a completion entry.
 //
 // It calls mlx5dv_get_cqe_owner.
-func GetCQEOwner(cqe *Cqe64) uint8 {
+func GetCQEOwner(cqe *CQE64) uint8 {
 	return uint8(C.zz_mlx5dv_get_cqe_owner((*C.uint8_t)(unsafe.Pointer(cqe))))
 }
 
 // GetCQESE returns whether a completion entry is solicited.
 //
 // It calls mlx5dv_get_cqe_se.
-func GetCQESE(cqe *Cqe64) uint8 {
+func GetCQESE(cqe *CQE64) uint8 {
 	return uint8(C.zz_mlx5dv_get_cqe_se((*C.uint8_t)(unsafe.Pointer(cqe))))
 }
 
@@ -2111,7 +2111,7 @@ func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.
 // SetCQEOwner sets the owner bit of a completion entry.
 //
 // It calls mlx5dv_set_cqe_owner.
-func SetCQEOwner(cqe *Cqe64, val uint8) {
+func SetCQEOwner(cqe *CQE64, val uint8) {
 	C.zz_mlx5dv_set_cqe_owner((*C.uint8_t)(unsafe.Pointer(cqe)), C.uint8_t(val))
 }
 

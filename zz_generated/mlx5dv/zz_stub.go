@@ -165,247 +165,247 @@ func DestroySteeringAnchor(sa *SteeringAnchor) error {
 	return capi.ErrNoCgo
 }
 
-// DevxAllocMSIVector calls mlx5dv_devx_alloc_msi_vector; see
+// DevXAllocMSIVector calls mlx5dv_devx_alloc_msi_vector; see
 // mlx5dv_devx_alloc_msi_vector(3). It exists since rdma-core 40.
-func DevxAllocMSIVector(ibctx *ibverbs.Context) (*DevxMSIVector, error) {
+func DevXAllocMSIVector(ibctx *ibverbs.Context) (*DevXMSIVector, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxAllocUAR allocates a page of doorbells.
+// DevXAllocUAR allocates a page of doorbells.
 //
 // It calls mlx5dv_devx_alloc_uar; see mlx5dv_devx_alloc_uar(3).
-func DevxAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevxUAR, error) {
+func DevXAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevXUAR, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxCQModify calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
-func DevxCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXCQModify calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
+func DevXCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxCQQuery calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
-func DevxCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXCQQuery calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
+func DevXCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxCreateCmdComp calls mlx5dv_devx_create_cmd_comp; see
+// DevXCreateCmdComp calls mlx5dv_devx_create_cmd_comp; see
 // mlx5dv_devx_create_cmd_comp(3).
-func DevxCreateCmdComp(context *ibverbs.Context) (*DevxCmdComp, error) {
+func DevXCreateCmdComp(context *ibverbs.Context) (*DevXCmdComp, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxCreateEQ calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It
+// DevXCreateEQ calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It
 // exists since rdma-core 40.
-func DevxCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevxEQ, error) {
+func DevXCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevXEQ, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxCreateEventChannel calls mlx5dv_devx_create_event_channel; see
+// DevXCreateEventChannel calls mlx5dv_devx_create_event_channel; see
 // mlx5dv_devx_create_event_channel(3).
-func DevxCreateEventChannel(context *ibverbs.Context, flags DevxCreateEventChannelFlags) (*DevxEventChannel, error) {
+func DevXCreateEventChannel(context *ibverbs.Context, flags DevXCreateEventChannelFlags) (*DevXEventChannel, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxDestroyCmdComp calls mlx5dv_devx_destroy_cmd_comp; see
+// DevXDestroyCmdComp calls mlx5dv_devx_destroy_cmd_comp; see
 // mlx5dv_devx_destroy_cmd_comp(3).
-func DevxDestroyCmdComp(cmdComp *DevxCmdComp) error {
+func DevXDestroyCmdComp(cmdComp *DevXCmdComp) error {
 	return capi.ErrNoCgo
 }
 
-// DevxDestroyEQ calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It
+// DevXDestroyEQ calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It
 // exists since rdma-core 40.
-func DevxDestroyEQ(eq *DevxEQ) error {
+func DevXDestroyEQ(eq *DevXEQ) error {
 	return capi.ErrNoCgo
 }
 
-// DevxDestroyEventChannel calls mlx5dv_devx_destroy_event_channel; see
+// DevXDestroyEventChannel calls mlx5dv_devx_destroy_event_channel; see
 // mlx5dv_devx_destroy_event_channel(3).
-func DevxDestroyEventChannel(eventChannel *DevxEventChannel) error {
+func DevXDestroyEventChannel(eventChannel *DevXEventChannel) error {
 	return capi.ErrNoCgo
 }
 
-// DevxFreeMSIVector calls mlx5dv_devx_free_msi_vector; see
+// DevXFreeMSIVector calls mlx5dv_devx_free_msi_vector; see
 // mlx5dv_devx_free_msi_vector(3). It exists since rdma-core 40.
-func DevxFreeMSIVector(msi *DevxMSIVector) error {
+func DevXFreeMSIVector(msi *DevXMSIVector) error {
 	return capi.ErrNoCgo
 }
 
-// DevxFreeUAR frees a page of doorbells.
+// DevXFreeUAR frees a page of doorbells.
 //
 // It calls mlx5dv_devx_free_uar; see mlx5dv_devx_free_uar(3).
-func DevxFreeUAR(devxUAR *DevxUAR) error {
+func DevXFreeUAR(devxUAR *DevXUAR) error {
 	return capi.ErrNoCgo
 }
 
-// DevxGeneralCmd sends a command to the device.
+// DevXGeneralCmd sends a command to the device.
 //
 // It calls mlx5dv_devx_general_cmd; see mlx5dv_devx_general_cmd(3).
-func DevxGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+func DevXGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxGetAsyncCmdComp calls mlx5dv_devx_get_async_cmd_comp; see
+// DevXGetAsyncCmdComp calls mlx5dv_devx_get_async_cmd_comp; see
 // mlx5dv_devx_get_async_cmd_comp(3).
-func DevxGetAsyncCmdComp(cmdComp *DevxCmdComp, cmdResp *DevxAsyncCmdHdr, cmdRespLen uint64) error {
+func DevXGetAsyncCmdComp(cmdComp *DevXCmdComp, cmdResp *DevXAsyncCmdHdr, cmdRespLen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxGetEvent calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
-func DevxGetEvent(eventChannel *DevxEventChannel, eventData *DevxAsyncEventHdr, eventRespLen uint64) (int, error) {
+// DevXGetEvent calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
+func DevXGetEvent(eventChannel *DevXEventChannel, eventData *DevXAsyncEventHdr, eventRespLen uint64) (int, error) {
 	return 0, capi.ErrNoCgo
 }
 
-// DevxIndTblModify calls mlx5dv_devx_ind_tbl_modify; see
+// DevXIndTblModify calls mlx5dv_devx_ind_tbl_modify; see
 // mlx5dv_devx_ind_tbl_modify(3).
-func DevxIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+func DevXIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxIndTblQuery calls mlx5dv_devx_ind_tbl_query; see
+// DevXIndTblQuery calls mlx5dv_devx_ind_tbl_query; see
 // mlx5dv_devx_ind_tbl_query(3).
-func DevxIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+func DevXIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxObjCreate creates an object by a device command.
+// DevXObjCreate creates an object by a device command.
 //
 // It calls mlx5dv_devx_obj_create; see mlx5dv_devx_obj_create(3).
-func DevxObjCreate(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevxObj, error) {
+func DevXObjCreate(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevXObj, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxObjDestroy ends an object of a device command.
+// DevXObjDestroy ends an object of a device command.
 //
 // It calls mlx5dv_devx_obj_destroy; see mlx5dv_devx_obj_destroy(3).
-func DevxObjDestroy(obj *DevxObj) error {
+func DevXObjDestroy(obj *DevXObj) error {
 	return capi.ErrNoCgo
 }
 
-// DevxObjExport calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It
+// DevXObjExport calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It
 // exists since rdma-core 63.
-func DevxObjExport(obj *DevxObj, data unsafe.Pointer) error {
+func DevXObjExport(obj *DevXObj, data unsafe.Pointer) error {
 	return capi.ErrNoCgo
 }
 
-// DevxObjImport calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It
+// DevXObjImport calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It
 // exists since rdma-core 63.
-func DevxObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxObj, error) {
+func DevXObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXObj, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxObjModify calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
-func DevxObjModify(obj *DevxObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXObjModify calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
+func DevXObjModify(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxObjQuery calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
-func DevxObjQuery(obj *DevxObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXObjQuery calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
+func DevXObjQuery(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxObjQueryAsync calls mlx5dv_devx_obj_query_async; see
+// DevXObjQueryAsync calls mlx5dv_devx_obj_query_async; see
 // mlx5dv_devx_obj_query_async(3).
-func DevxObjQueryAsync(obj *DevxObj, in unsafe.Pointer, inlen uint64, outlen uint64, wrID uint64, cmdComp *DevxCmdComp) error {
+func DevXObjQueryAsync(obj *DevXObj, in unsafe.Pointer, inlen uint64, outlen uint64, wrID uint64, cmdComp *DevXCmdComp) error {
 	return capi.ErrNoCgo
 }
 
-// DevxObjUnimport calls mlx5dv_devx_obj_unimport; see
+// DevXObjUnimport calls mlx5dv_devx_obj_unimport; see
 // mlx5dv_devx_obj_unimport(3). It exists since rdma-core 63.
-func DevxObjUnimport(obj *DevxObj) error {
+func DevXObjUnimport(obj *DevXObj) error {
 	return capi.ErrNoCgo
 }
 
-// DevxQPModify calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
-func DevxQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXQPModify calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
+func DevXQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxQPQuery calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
-func DevxQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXQPQuery calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
+func DevXQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxQueryEQN finds the event queue of a completion vector.
+// DevXQueryEQN finds the event queue of a completion vector.
 //
 // It calls mlx5dv_devx_query_eqn; see mlx5dv_devx_query_eqn(3).
-func DevxQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
+func DevXQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
 	return capi.ErrNoCgo
 }
 
-// DevxSRQModify calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
-func DevxSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXSRQModify calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
+func DevXSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxSRQQuery calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
-func DevxSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXSRQQuery calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
+func DevXSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxSubscribeDevxEvent calls mlx5dv_devx_subscribe_devx_event; see
+// DevXSubscribeDevXEvent calls mlx5dv_devx_subscribe_devx_event; see
 // mlx5dv_devx_subscribe_devx_event(3).
-func DevxSubscribeDevxEvent(eventChannel *DevxEventChannel, obj *DevxObj, eventsSz uint16, eventsNum *uint16, cookie uint64) error {
+func DevXSubscribeDevXEvent(eventChannel *DevXEventChannel, obj *DevXObj, eventsSz uint16, eventsNum *uint16, cookie uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxSubscribeDevxEventFD calls mlx5dv_devx_subscribe_devx_event_fd; see
+// DevXSubscribeDevXEventFD calls mlx5dv_devx_subscribe_devx_event_fd; see
 // mlx5dv_devx_subscribe_devx_event_fd(3).
-func DevxSubscribeDevxEventFD(eventChannel *DevxEventChannel, fd int32, obj *DevxObj, eventNum uint16) error {
+func DevXSubscribeDevXEventFD(eventChannel *DevXEventChannel, fd int32, obj *DevXObj, eventNum uint16) error {
 	return capi.ErrNoCgo
 }
 
-// DevxUARExportDMABufFD calls mlx5dv_devx_uar_export_dmabuf_fd; see
+// DevXUARExportDMABufFD calls mlx5dv_devx_uar_export_dmabuf_fd; see
 // mlx5dv_devx_uar_export_dmabuf_fd(3). It exists since rdma-core 62.
-func DevxUARExportDMABufFD(devxUAR *DevxUAR) (int, error) {
+func DevXUARExportDMABufFD(devxUAR *DevXUAR) (int, error) {
 	return 0, capi.ErrNoCgo
 }
 
-// DevxUMEMDereg ends a registration for device commands.
+// DevXUMEMDereg ends a registration for device commands.
 //
 // It calls mlx5dv_devx_umem_dereg; see mlx5dv_devx_umem_dereg(3).
-func DevxUMEMDereg(umem *DevxUMEM) error {
+func DevXUMEMDereg(umem *DevXUMEM) error {
 	return capi.ErrNoCgo
 }
 
-// DevxUMEMExport calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3).
+// DevXUMEMExport calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3).
 // It exists since rdma-core 63.
-func DevxUMEMExport(umem *DevxUMEM, data unsafe.Pointer) error {
+func DevXUMEMExport(umem *DevXUMEM, data unsafe.Pointer) error {
 	return capi.ErrNoCgo
 }
 
-// DevxUMEMImport calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3).
+// DevXUMEMImport calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3).
 // It exists since rdma-core 63.
-func DevxUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevxUMEM, error) {
+func DevXUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXUMEM, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxUMEMReg registers memory for device commands.
+// DevXUMEMReg registers memory for device commands.
 //
 // It calls mlx5dv_devx_umem_reg; see mlx5dv_devx_umem_reg(3).
-func DevxUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access ibverbs.AccessFlags) (*DevxUMEM, error) {
+func DevXUMEMReg(ctx *ibverbs.Context, addr capi.Addr, size uint64, access ibverbs.AccessFlags) (*DevXUMEM, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxUMEMRegEx registers memory for device commands, DMA buffers among it.
+// DevXUMEMRegEx registers memory for device commands, DMA buffers among it.
 //
 // It calls mlx5dv_devx_umem_reg_ex; see mlx5dv_devx_umem_reg_ex(3).
-func DevxUMEMRegEx(ctx *ibverbs.Context, umemIn *DevxUMEMIn) (*DevxUMEM, error) {
+func DevXUMEMRegEx(ctx *ibverbs.Context, umemIn *DevXUMEMIn) (*DevXUMEM, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevxUMEMUnimport calls mlx5dv_devx_umem_unimport; see
+// DevXUMEMUnimport calls mlx5dv_devx_umem_unimport; see
 // mlx5dv_devx_umem_unimport(3). It exists since rdma-core 63.
-func DevxUMEMUnimport(umem *DevxUMEM) error {
+func DevXUMEMUnimport(umem *DevXUMEM) error {
 	return capi.ErrNoCgo
 }
 
-// DevxWQModify calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
-func DevxWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXWQModify calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
+func DevXWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevxWQQuery calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
-func DevxWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
+// DevXWQQuery calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
+func DevXWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
@@ -414,9 +414,9 @@ func DMMapOpAddr(dm *ibverbs.DM, op uint8) (unsafe.Pointer, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateAso calls mlx5dv_dr_action_create_aso; see
+// DRActionCreateASO calls mlx5dv_dr_action_create_aso; see
 // mlx5dv_dr_action_create_aso(3).
-func DRActionCreateAso(domain *DRDomain, devxObj *DevxObj, offset uint32, flags uint32, returnRegC uint8) (*DRAction, error) {
+func DRActionCreateASO(domain *DRDomain, devxObj *DevXObj, offset uint32, flags uint32, returnRegC uint8) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
@@ -432,9 +432,9 @@ func DRActionCreateDestArray(domain *DRDomain, numDest uint64, dests *capi.Ptr[D
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestDevxTIR calls mlx5dv_dr_action_create_dest_devx_tir; see
+// DRActionCreateDestDevXTIR calls mlx5dv_dr_action_create_dest_devx_tir; see
 // mlx5dv_dr_action_create_dest_devx_tir(3).
-func DRActionCreateDestDevxTIR(devxObj *DevxObj) (*DRAction, error) {
+func DRActionCreateDestDevXTIR(devxObj *DevXObj) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
@@ -476,7 +476,7 @@ func DRActionCreateDrop() (*DRAction, error) {
 
 // DRActionCreateFlowCounter calls mlx5dv_dr_action_create_flow_counter; see
 // mlx5dv_dr_action_create_flow_counter(3).
-func DRActionCreateFlowCounter(devxObj *DevxObj, offset uint32) (*DRAction, error) {
+func DRActionCreateFlowCounter(devxObj *DevXObj, offset uint32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
@@ -504,15 +504,15 @@ func DRActionCreatePacketReformat(domain *DRDomain, flags DRActionFlags, reforma
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreatePopVlan calls mlx5dv_dr_action_create_pop_vlan; see
+// DRActionCreatePopVLAN calls mlx5dv_dr_action_create_pop_vlan; see
 // mlx5dv_dr_action_create_pop_vlan(3).
-func DRActionCreatePopVlan() (*DRAction, error) {
+func DRActionCreatePopVLAN() (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreatePushVlan calls mlx5dv_dr_action_create_push_vlan; see
+// DRActionCreatePushVLAN calls mlx5dv_dr_action_create_push_vlan; see
 // mlx5dv_dr_action_create_push_vlan(3).
-func DRActionCreatePushVlan(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, error) {
+func DRActionCreatePushVLAN(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
@@ -528,9 +528,9 @@ func DRActionDestroy(action *DRAction) error {
 	return capi.ErrNoCgo
 }
 
-// DRActionModifyAso calls mlx5dv_dr_action_modify_aso; see
+// DRActionModifyASO calls mlx5dv_dr_action_modify_aso; see
 // mlx5dv_dr_action_modify_aso(3).
-func DRActionModifyAso(action *DRAction, offset uint32, flags uint32, returnRegC uint8) error {
+func DRActionModifyASO(action *DRAction, offset uint32, flags uint32, returnRegC uint8) error {
 	return capi.ErrNoCgo
 }
 
@@ -540,15 +540,15 @@ func DRActionModifyFlowMeter(action *DRAction, attr *DRFlowMeterAttr, modifyFiel
 	return capi.ErrNoCgo
 }
 
-// DRAsoOtherDomainLink calls mlx5dv_dr_aso_other_domain_link; see
+// DRASOOtherDomainLink calls mlx5dv_dr_aso_other_domain_link; see
 // mlx5dv_dr_aso_other_domain_link(3).
-func DRAsoOtherDomainLink(devxObj *DevxObj, peerDmn *DRDomain, dmn *DRDomain, flags uint32, returnRegC uint8) error {
+func DRASOOtherDomainLink(devxObj *DevXObj, peerDmn *DRDomain, dmn *DRDomain, flags uint32, returnRegC uint8) error {
 	return capi.ErrNoCgo
 }
 
-// DRAsoOtherDomainUnlink calls mlx5dv_dr_aso_other_domain_unlink; see
+// DRASOOtherDomainUnlink calls mlx5dv_dr_aso_other_domain_unlink; see
 // mlx5dv_dr_aso_other_domain_unlink(3).
-func DRAsoOtherDomainUnlink(devxObj *DevxObj, dmn *DRDomain) error {
+func DRASOOtherDomainUnlink(devxObj *DevXObj, dmn *DRDomain) error {
 	return capi.ErrNoCgo
 }
 
@@ -654,28 +654,28 @@ func GetClockInfo(context *ibverbs.Context, clockInfo *ClockInfo) error {
 // GetCQEFormat returns the format of a completion entry.
 //
 // It calls mlx5dv_get_cqe_format.
-func GetCQEFormat(cqe *Cqe64) uint8 {
+func GetCQEFormat(cqe *CQE64) uint8 {
 	return 0
 }
 
 // GetCQEOpcode returns the opcode of a completion entry.
 //
 // It calls mlx5dv_get_cqe_opcode.
-func GetCQEOpcode(cqe *Cqe64) uint8 {
+func GetCQEOpcode(cqe *CQE64) uint8 {
 	return 0
 }
 
 // GetCQEOwner returns the owner bit of a completion entry.
 //
 // It calls mlx5dv_get_cqe_owner.
-func GetCQEOwner(cqe *Cqe64) uint8 {
+func GetCQEOwner(cqe *CQE64) uint8 {
 	return 0
 }
 
 // GetCQESE returns whether a completion entry is solicited.
 //
 // It calls mlx5dv_get_cqe_se.
-func GetCQESE(cqe *Cqe64) uint8 {
+func GetCQESE(cqe *CQE64) uint8 {
 	return 0
 }
 
@@ -856,7 +856,7 @@ func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.
 // SetCQEOwner sets the owner bit of a completion entry.
 //
 // It calls mlx5dv_set_cqe_owner.
-func SetCQEOwner(cqe *Cqe64, val uint8) {}
+func SetCQEOwner(cqe *CQE64, val uint8) {}
 
 // SetCtrlSeg fills the control segment of a request.
 //

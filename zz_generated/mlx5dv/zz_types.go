@@ -20,7 +20,7 @@ type WQEAVKeyQKey struct {
 // mlx5dv_flow_action_attr.anon1.bulk_obj. It exists since rdma-core 60.
 type FlowActionAttrBulkObj struct {
 	_      structs.HostLayout
-	Obj    capi.Ptr[DevxObj]
+	Obj    capi.Ptr[DevXObj]
 	Offset uint32
 }
 
@@ -38,11 +38,11 @@ type ObjCQ struct {
 	Out capi.Ptr[CQ]
 }
 
-// ObjDevx mirrors the struct mlx5dv_obj.devx. It exists since rdma-core 54.
-type ObjDevx struct {
+// ObjDevX mirrors the struct mlx5dv_obj.devx. It exists since rdma-core 54.
+type ObjDevX struct {
 	_   structs.HostLayout
-	In  capi.Ptr[DevxObj]
-	Out capi.Ptr[Devx]
+	In  capi.Ptr[DevXObj]
+	Out capi.Ptr[DevX]
 }
 
 // ObjDM mirrors the struct mlx5dv_obj.dm.
@@ -103,8 +103,8 @@ type QPSQ struct {
 	Stride uint32
 }
 
-// Cqe64 mirrors struct mlx5_cqe64.
-type Cqe64 struct {
+// CQE64 mirrors struct mlx5_cqe64.
+type CQE64 struct {
 	_            structs.HostLayout
 	anon0        [4]uint64
 	SRQNUidx     capi.Be32
@@ -121,66 +121,66 @@ type Cqe64 struct {
 }
 
 // Rsvd0 returns the member rsvd0, whose bytes are shared with other members.
-func (x *Cqe64) Rsvd0() *[2]uint8 {
+func (x *CQE64) Rsvd0() *[2]uint8 {
 	return (*[2]uint8)(unsafe.Pointer(&x.anon0))
 }
 
 // WQEID returns the member wqe_id, whose bytes are shared with other members.
-func (x *Cqe64) WQEID() *capi.Be16 {
+func (x *CQE64) WQEID() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Add(unsafe.Pointer(&x.anon0), 2))
 }
 
 // Rsvd4 returns the member rsvd4, whose bytes are shared with other members.
-func (x *Cqe64) Rsvd4() *[13]uint8 {
+func (x *CQE64) Rsvd4() *[13]uint8 {
 	return (*[13]uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 4))
 }
 
 // MlPath returns the member ml_path, whose bytes are shared with other members.
-func (x *Cqe64) MlPath() *uint8 {
+func (x *CQE64) MlPath() *uint8 {
 	return (*uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 17))
 }
 
 // Rsvd20 returns the member rsvd20, whose bytes are shared with other members.
-func (x *Cqe64) Rsvd20() *[4]uint8 {
+func (x *CQE64) Rsvd20() *[4]uint8 {
 	return (*[4]uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 18))
 }
 
 // SLID returns the member slid, whose bytes are shared with other members.
-func (x *Cqe64) SLID() *capi.Be16 {
+func (x *CQE64) SLID() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Add(unsafe.Pointer(&x.anon0), 22))
 }
 
 // FlagsRqpn returns the member flags_rqpn, whose bytes are shared with other
 // members.
-func (x *Cqe64) FlagsRqpn() *capi.Be32 {
+func (x *CQE64) FlagsRqpn() *capi.Be32 {
 	return (*capi.Be32)(unsafe.Add(unsafe.Pointer(&x.anon0), 24))
 }
 
 // HdsIPExt returns the member hds_ip_ext, whose bytes are shared with other
 // members.
-func (x *Cqe64) HdsIPExt() *uint8 {
+func (x *CQE64) HdsIPExt() *uint8 {
 	return (*uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 28))
 }
 
 // L4HdrTypeEtc returns the member l4_hdr_type_etc, whose bytes are shared with
 // other members.
-func (x *Cqe64) L4HdrTypeEtc() *uint8 {
+func (x *CQE64) L4HdrTypeEtc() *uint8 {
 	return (*uint8)(unsafe.Add(unsafe.Pointer(&x.anon0), 29))
 }
 
-// VlanInfo returns the member vlan_info, whose bytes are shared with other
+// VLANInfo returns the member vlan_info, whose bytes are shared with other
 // members.
-func (x *Cqe64) VlanInfo() *capi.Be16 {
+func (x *CQE64) VLANInfo() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Add(unsafe.Pointer(&x.anon0), 30))
 }
 
 // TMCQE returns the member tm_cqe, whose bytes are shared with other members.
-func (x *Cqe64) TMCQE() *TMCQE {
+func (x *CQE64) TMCQE() *TMCQE {
 	return (*TMCQE)(unsafe.Pointer(&x.anon0))
 }
 
 // TMH returns the member tmh, whose bytes are shared with other members.
-func (x *Cqe64) TMH() *ibverbs.TMH {
+func (x *CQE64) TMH() *ibverbs.TMH {
 	return (*ibverbs.TMH)(unsafe.Pointer(&x.anon0))
 }
 
@@ -198,23 +198,23 @@ type ErrCQE struct {
 	OpOwn         uint8
 }
 
-// DevxAsyncCmdHdr mirrors struct mlx5_ib_uapi_devx_async_cmd_hdr.
-type DevxAsyncCmdHdr struct {
+// DevXAsyncCmdHdr mirrors struct mlx5_ib_uapi_devx_async_cmd_hdr.
+type DevXAsyncCmdHdr struct {
 	_    structs.HostLayout
 	WRID uint64
 }
 
-// DevxAsyncCmdHdrOutDataOffset is where the trailing out_data of a DevxAsyncCmdHdr begin.
-const DevxAsyncCmdHdrOutDataOffset = 8
+// DevXAsyncCmdHdrOutDataOffset is where the trailing out_data of a DevXAsyncCmdHdr begin.
+const DevXAsyncCmdHdrOutDataOffset = 8
 
-// DevxAsyncEventHdr mirrors struct mlx5_ib_uapi_devx_async_event_hdr.
-type DevxAsyncEventHdr struct {
+// DevXAsyncEventHdr mirrors struct mlx5_ib_uapi_devx_async_event_hdr.
+type DevXAsyncEventHdr struct {
 	_      structs.HostLayout
 	Cookie uint64
 }
 
-// DevxAsyncEventHdrOutDataOffset is where the trailing out_data of a DevxAsyncEventHdr begin.
-const DevxAsyncEventHdrOutDataOffset = 8
+// DevXAsyncEventHdrOutDataOffset is where the trailing out_data of a DevXAsyncEventHdr begin.
+const DevXAsyncEventHdrOutDataOffset = 8
 
 // Port mirrors struct mlx5_ib_uapi_query_port.
 type Port struct {
@@ -236,8 +236,8 @@ type Reg struct {
 	Mask  uint32
 }
 
-// MprqWQE mirrors struct mlx5_mprq_wqe.
-type MprqWQE struct {
+// MPRQWQE mirrors struct mlx5_mprq_wqe.
+type MPRQWQE struct {
 	_    structs.HostLayout
 	Nseg WQESRQNextSeg
 	Dseg WQEDataSeg
@@ -321,7 +321,7 @@ type WQEEthSeg struct {
 	Rsvd0          capi.Be32
 	CsFlags        uint8
 	Rsvd1          uint8
-	Mss            capi.Be16
+	MSS            capi.Be16
 	Rsvd2          capi.Be32
 	InlineHdrSz    capi.Be16
 	InlineHdrStart [2]uint8
@@ -346,7 +346,7 @@ type WQEMKeyContextSeg struct {
 	FlagsPD                 capi.Be32
 	StartAddr               capi.Be64
 	Len                     capi.Be64
-	BsfOctwordSize          capi.Be32
+	BSFOctwordSize          capi.Be32
 	Reserved3               [4]capi.Be32
 	TranslationsOctwordSize capi.Be32
 	Reserved4               [3]uint8
@@ -404,9 +404,9 @@ func (x *WQEUMRCtrlSeg) TranslationOffset() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Pointer(&x.anon6))
 }
 
-// BsfOctowords returns the member bsf_octowords, whose bytes are shared with
+// BSFOctowords returns the member bsf_octowords, whose bytes are shared with
 // other members.
-func (x *WQEUMRCtrlSeg) BsfOctowords() *capi.Be16 {
+func (x *WQEUMRCtrlSeg) BSFOctowords() *capi.Be16 {
 	return (*capi.Be16)(unsafe.Pointer(&x.anon6))
 }
 
@@ -489,7 +489,7 @@ type Context struct {
 	MaxDCRDAtom            uint64         // since rdma-core 47
 	MaxDCInitRDAtom        uint64         // since rdma-core 47
 	RegC0                  Reg            // since rdma-core 50
-	OooRecvWRsCaps         OooRecvWRsCaps // since rdma-core 55
+	OOORecvWRsCaps         OOORecvWRsCaps // since rdma-core 55
 }
 
 // ContextAttr mirrors struct mlx5dv_context_attr.
@@ -547,7 +547,7 @@ type CryptoCaps struct {
 	FailedSelftests     uint16
 	CryptoEngines       uint8
 	WrappedImportMethod uint8
-	LogMaxNumDeks       uint8
+	LogMaxNumDEKs       uint8
 	Flags               CryptoCapsFlags
 }
 
@@ -653,46 +653,46 @@ type DEKInitAttr struct {
 	CryptoLogin capi.Ptr[CryptoLoginObj] // since rdma-core 42
 }
 
-// Devx mirrors struct mlx5dv_devx. It exists since rdma-core 54.
-type Devx struct {
+// DevX mirrors struct mlx5dv_devx. It exists since rdma-core 54.
+type DevX struct {
 	_      structs.HostLayout
 	Handle uint32
 }
 
-// DevxCmdComp mirrors struct mlx5dv_devx_cmd_comp.
-type DevxCmdComp struct {
+// DevXCmdComp mirrors struct mlx5dv_devx_cmd_comp.
+type DevXCmdComp struct {
 	_  structs.HostLayout
 	FD int32
 }
 
-// DevxEQ mirrors struct mlx5dv_devx_eq. It exists since rdma-core 40.
-type DevxEQ struct {
+// DevXEQ mirrors struct mlx5dv_devx_eq. It exists since rdma-core 40.
+type DevXEQ struct {
 	_     structs.HostLayout
 	Vaddr capi.Addr
 }
 
-// DevxEventChannel mirrors struct mlx5dv_devx_event_channel.
-type DevxEventChannel struct {
+// DevXEventChannel mirrors struct mlx5dv_devx_event_channel.
+type DevXEventChannel struct {
 	_  structs.HostLayout
 	FD int32
 }
 
-// DevxMSIVector mirrors struct mlx5dv_devx_msi_vector. It exists since
+// DevXMSIVector mirrors struct mlx5dv_devx_msi_vector. It exists since
 // rdma-core 40.
-type DevxMSIVector struct {
+type DevXMSIVector struct {
 	_      structs.HostLayout
 	Vector int32
 	FD     int32
 }
 
-// DevxObj is struct mlx5dv_devx_obj, which only the library allocates: it is
+// DevXObj is struct mlx5dv_devx_obj, which only the library allocates: it is
 // incomplete in the headers.
-type DevxObj struct {
+type DevXObj struct {
 	_ [0]func()
 }
 
-// DevxUAR mirrors struct mlx5dv_devx_uar.
-type DevxUAR struct {
+// DevXUAR mirrors struct mlx5dv_devx_uar.
+type DevXUAR struct {
 	_        structs.HostLayout
 	RegAddr  capi.Addr
 	BaseAddr capi.Addr
@@ -701,14 +701,14 @@ type DevxUAR struct {
 	CompMask uint64
 }
 
-// DevxUMEM mirrors struct mlx5dv_devx_umem.
-type DevxUMEM struct {
+// DevXUMEM mirrors struct mlx5dv_devx_umem.
+type DevXUMEM struct {
 	_      structs.HostLayout
 	UMEMID uint32
 }
 
-// DevxUMEMIn mirrors struct mlx5dv_devx_umem_in.
-type DevxUMEMIn struct {
+// DevXUMEMIn mirrors struct mlx5dv_devx_umem_in.
+type DevXUMEMIn struct {
 	_          structs.HostLayout
 	Addr       capi.Addr
 	Size       uint64
@@ -813,8 +813,8 @@ type DRTable struct {
 type ExportSizes struct {
 	_                 structs.HostLayout
 	VARAttrsSize      uint32
-	DevxUMEMAttrsSize uint32
-	DevxObjAttrsSize  uint32
+	DevXUMEMAttrsSize uint32
+	DevXObjAttrsSize  uint32
 }
 
 // FlowActionAttr mirrors struct mlx5dv_flow_action_attr.
@@ -847,8 +847,8 @@ func (x *FlowActionAttr) TagValue() *uint32 {
 }
 
 // Obj returns the member obj, whose bytes are shared with other members.
-func (x *FlowActionAttr) Obj() *capi.Ptr[DevxObj] {
-	return (*capi.Ptr[DevxObj])(unsafe.Pointer(&x.anon8))
+func (x *FlowActionAttr) Obj() *capi.Ptr[DevXObj] {
+	return (*capi.Ptr[DevXObj])(unsafe.Pointer(&x.anon8))
 }
 
 // BulkObj returns the member bulk_obj, whose bytes are shared with other
@@ -945,12 +945,12 @@ type Obj struct {
 	DM   ObjDM
 	AH   ObjAH
 	PD   ObjPD
-	Devx ObjDevx // since rdma-core 54
+	DevX ObjDevX // since rdma-core 54
 }
 
-// OooRecvWRsCaps mirrors struct mlx5dv_ooo_recv_wrs_caps. It exists since
+// OOORecvWRsCaps mirrors struct mlx5dv_ooo_recv_wrs_caps. It exists since
 // rdma-core 55.
-type OooRecvWRsCaps struct {
+type OOORecvWRsCaps struct {
 	_      structs.HostLayout
 	MaxRC  uint32
 	MaxXRC uint32
@@ -1171,7 +1171,7 @@ type VAR struct {
 // VFIOContextAttr mirrors struct mlx5dv_vfio_context_attr.
 type VFIOContextAttr struct {
 	_        structs.HostLayout
-	PciName  capi.Ptr[byte]
+	PCIName  capi.Ptr[byte]
 	Flags    VFIOContextAttrFlags
 	CompMask uint64
 }
