@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -241,16 +242,21 @@ func TestOpenAndCloseKeepsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		qp, err := dom.CreateQP(nil) // with a completion queue and channel
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, qp.Close())
 		check(t, m.Close())
 		check(t, dom.Close())
 		check(t, dev.Close())
 	}
-	keepsNothing(t, 300, round)
+	keepsNothing(t, 400, round)
 }
 
 func TestAllocAndCloseKeepsNothing(t *testing.T) {
 	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
-	keepsNothing(t, 2_000, func() {
+	keepsNothing(t, 5_000, func() {
 		m, err := dom.Alloc(4096, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -260,9 +266,15 @@ func TestAllocAndCloseKeepsNothing(t *testing.T) {
 }
 
 // keepsNothing runs f n times, after some rounds of warming up, and checks that
-// descriptors and mappings, and resident memory within bounds, are as before.
+// descriptors and mappings are as before, and that resident memory has grown by
+// less than a page per round. The race detector remembers things and is slow:
+// with it there are fewer rounds, and resident memory tells nothing.
 func keepsNothing(t *testing.T, n int, f func()) {
 	t.Helper()
+	race := raceDetector()
+	if race {
+		n /= 5
+	}
 	for range n / 3 {
 		f()
 	}
@@ -274,13 +286,18 @@ func keepsNothing(t *testing.T, n int, f func()) {
 	if after.fds != before.fds {
 		t.Errorf("%d rounds: %d descriptors became %d", n, before.fds, after.fds)
 	}
-	// Heaps move a little, more so under the race detector.
-	if grown := after.mappings - before.mappings; grown > n/10 {
+	if grown := after.mappings - before.mappings; grown > n/4 {
 		t.Errorf("%d rounds: %d mappings became %d", n, before.mappings, after.mappings)
 	}
-	if grown := after.rss - before.rss; grown > n {
+	if grown := after.rss - before.rss; grown > n && !race {
 		t.Errorf("%d rounds: %d resident pages became %d", n, before.rss, after.rss)
 	}
+}
+
+// raceDetector tells whether the test was built with -race.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // processUsage is what a process holds of the system.
@@ -290,10 +307,6 @@ func usage(t *testing.T) (u processUsage) {
 	t.Helper()
 	runtime.GC()
 	debug.FreeOSMemory()
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
@@ -306,6 +319,6 @@ func usage(t *testing.T) (u processUsage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.fds, u.mappings = len(fds), strings.Count(string(maps), "\n")
+	u.fds, u.mappings = openFiles(t), strings.Count(string(maps), "\n")
 	return u
 }
