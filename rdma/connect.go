@@ -14,8 +14,8 @@ func (qp *QP) Endpoint() (Endpoint, error) {
 	}
 	defer qp.release()
 	return Endpoint{
-		QPN: q.num, PSN: q.psn, LID: q.port.LID, GID: q.gid.GID, GIDType: q.gid.Type,
-		LinkLayer: q.port.LinkLayer, MTU: q.cfg.PathMTU,
+		QPN: q.num, PSN: q.psn, LID: q.lid, GID: q.gid.GID, GIDType: q.gid.Type,
+		LinkLayer: q.link, MTU: q.cfg.PathMTU,
 		MaxReadDepth: q.cfg.MaxReadDepth, MaxReadDepthTarget: q.cfg.MaxReadDepthTarget,
 	}, nil
 }

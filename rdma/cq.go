@@ -78,16 +78,18 @@ func (cq *CQ) Depth() int { return cq.c.depth }
 // in which its requests were posted; fewer than len(wcs) does not mean that
 // there are no more.
 //
+// When there are none and a queue pair, the queue or the device has broken
+// down, so that completions may never come, Poll returns an [*EventError]. For a
+// queue pair that happens once, and the queue remains usable.
+//
 // Implements:
 //
 //	int ibv_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 func (cq *CQ) Poll(wcs []WC) (int, error) { return cq.c.poll(wcs, false) }
 
 // Wait is Poll that waits for the first completion. It returns an error that
-// wraps ctx.Err() when ctx ends before one came, os.ErrClosed when the queue is
-// closed, and an [*EventError] when a queue pair, the queue or the device broke
-// down so that completions may never come; for a queue pair, one call returns
-// that, and the queue remains usable.
+// wraps ctx.Err() when ctx ends before one came, and os.ErrClosed when the queue
+// is closed.
 //
 // Waiting parks the goroutine, not a thread.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
@@ -204,8 +206,8 @@ func (c *completionQueue) destroy() error {
 // error says where err happened.
 func (c *completionQueue) error(err error) error { return opError("poll_cq", c.device, err) }
 
-// poll fills out with reports. With arm it also looks for breakdowns, and if
-// there is nothing at all, the next completion will make c.ready wake.
+// poll fills out with reports. With arm, if there is nothing, the next
+// completion will make c.ready wake.
 func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,14 +215,14 @@ func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 		return 0, c.error(os.ErrClosed)
 	}
 	n, err := c.report(out)
-	if n > 0 || err != nil || !arm {
-		return n, err
+	if n == 0 && err == nil && arm {
+		if err := ibverbs.ReqNotifyCQ(c.raw, 0); err != nil {
+			return 0, opError("req_notify_cq", c.device, err)
+		}
+		// A completion between the last look and arming raises no event.
+		n, err = c.report(out)
 	}
-	// A completion between the last look and arming raises no event.
-	if err := ibverbs.ReqNotifyCQ(c.raw, 0); err != nil {
-		return 0, opError("req_notify_cq", c.device, err)
-	}
-	if n, err = c.report(out); n > 0 || err != nil {
+	if n > 0 || err != nil {
 		return n, err
 	}
 	if len(c.alarms) > 0 {
@@ -264,12 +266,13 @@ func (c *completionQueue) collectLocked() error {
 
 // keep passes reports to whom they are for: operations, or whoever polls next.
 func (c *completionQueue) keep(wcs []WC) {
-	if !c.private {
+	switch {
+	case c.private:
+		for i := range wcs {
+			wcs[i].op.finish(&wcs[i])
+		}
+	case !c.h.IsClosed():
 		c.backlog = append(c.backlog, wcs...)
-		return
-	}
-	for i := range wcs {
-		wcs[i].op.finish(&wcs[i])
 	}
 }
 
@@ -374,9 +377,18 @@ func (c *completionQueue) attach(wq *workQueue) error {
 	return nil
 }
 
-// detach ends what attach began. Requests that the device has not reported are
-// reported as flushed: the queue pair is gone, so they never will be.
+// detach ends what attach began. The queue pair is gone.
 func (c *completionQueue) detach(wq *workQueue) {
+	c.flush(wq)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queues[wq.id&0xffffff] = nil
+	c.promised -= int(wq.depth)
+}
+
+// flush reports the requests in flight as flushed, which the device has
+// forgotten. Nobody posts meanwhile.
+func (c *completionQueue) flush(wq *workQueue) {
 	c.mu.Lock()
 	for wq.inFlight() > 0 {
 		var wc [1]WC
@@ -386,8 +398,6 @@ func (c *completionQueue) detach(wq *workQueue) {
 		c.keep(wc[:])
 		wq.retire()
 	}
-	c.queues[wq.id&0xffffff] = nil
-	c.promised -= int(wq.depth)
 	c.mu.Unlock()
 	wq.freed.wake()
 	c.ready.wake()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -35,6 +36,7 @@ func (op *Op) Done() <-chan struct{} { return op.o.done }
 // can be called again. When an event told that the queue pair broke down, so
 // that the operation may never end, Wait returns that *[EventError].
 func (op *Op) Wait(ctx context.Context) error {
+	defer runtime.KeepAlive(op) // or the queue pair could be collected under us
 	o, q := op.o, op.qp.q
 	if !o.ended() {
 		q.private.collect() // sooner than the dispatcher, perhaps

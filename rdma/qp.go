@@ -104,7 +104,8 @@ type queuePair struct {
 	cap     QPCap
 	num     uint32
 	psn     uint32           // of the first packet that is sent
-	port    PortInfo         // as it was when the queue pair was made
+	lid     uint16           // of the port
+	link    LinkLayer        // of the port
 	gid     GIDEntry         // of the port; zero if it has none and needs none
 	access  Access           // what the peer may do
 	private *completionQueue // that the library drives, if it does
@@ -133,7 +134,8 @@ func (d *Domain) newQueuePair(cfg *QPConfig) (_ *queuePair, err error) {
 		return nil, err
 	}
 	q := &queuePair{
-		dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, port: port, psn: randomPSN(),
+		dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, psn: randomPSN(),
+		lid: port.LID, link: port.LinkLayer,
 		broken: make(chan struct{}),
 	}
 	// Within an InfiniBand subnet the LID is enough.

@@ -175,7 +175,8 @@ func checkTransition(from, to QPState, mask QPAttrMask) error {
 }
 
 // Modify changes the attributes that attr.Mask names, and with QPAttrState the
-// state. Durations are rounded up to what the device knows. When the device
+// state. Durations are rounded up to what the device knows. A change to RESET
+// reports the requests in flight as flushed. When the device
 // refuses, the error names the attributes that the change lacks or must not
 // have.
 //
@@ -225,6 +226,14 @@ func (q *queuePair) modify(attr *QPAttr) error {
 	}
 	q.modifyMu.Lock()
 	defer q.modifyMu.Unlock()
+	if attr.Mask&QPAttrState != 0 && attr.State == QPReset {
+		// The device forgets what is in flight: nobody must post meanwhile.
+		q.sq.mu.Lock()
+		defer q.sq.mu.Unlock()
+		q.rq.mu.Lock()
+		defer q.rq.mu.Unlock()
+		defer q.flushAfter(&err)
+	}
 	err = ibverbs.ModifyQP(q.raw, &raw, ibverbs.QPAttrMask(attr.Mask))
 	if errors.Is(err, syscall.EINVAL) {
 		if reason := q.explain(attr); reason != nil {
@@ -232,6 +241,17 @@ func (q *queuePair) modify(attr *QPAttr) error {
 		}
 	}
 	return opError("modify_qp", q.device, err)
+}
+
+// flushAfter reports what a change to RESET made the device forget.
+func (q *queuePair) flushAfter(err *error) {
+	if *err != nil {
+		return
+	}
+	for _, wq := range q.workQueues() {
+		wq.cq.collect() // what ended before
+		wq.cq.flush(wq)
+	}
 }
 
 // explain looks for the reason why a change was found invalid.
@@ -245,6 +265,14 @@ func (q *queuePair) explain(attr *QPAttr) error {
 		to = attr.State
 	}
 	return checkTransition(now.State, to, attr.Mask)
+}
+
+// explainPost says why the device refused a request, if it is for the state.
+func (q *queuePair) explainPost(err error, least QPState) error {
+	if now, queryErr := q.query(); queryErr == nil && now.State < least {
+		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s", err, now.State, least)
+	}
+	return err
 }
 
 func (q *queuePair) query() (*QPAttr, error) {

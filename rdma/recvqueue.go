@@ -73,7 +73,7 @@ func (s *recvQueue) post(reqs *requests) (int, error) {
 		last.Next = capi.PtrTo(&s.wrs[n])
 	}
 	if postErr != nil {
-		err = opError("post_recv", s.qp.device, postErr)
+		err = opError("post_recv", s.qp.device, s.qp.explainPost(postErr, QPInit))
 		accepted := countAccepted(&s.wrs[0], bad, n)
 		s.takeBack(accepted, n)
 		n = accepted

@@ -89,7 +89,7 @@ func (s *sendQueue) post(reqs *requests) (int, error) {
 		last.Next = capi.PtrTo(&s.wrs[n])
 	}
 	if postErr != nil {
-		err = opError("post_send", s.qp.device, postErr)
+		err = opError("post_send", s.qp.device, s.qp.explainPost(postErr, QPRTS))
 		accepted := countAccepted(&s.wrs[0], bad, n)
 		s.takeBack(accepted, n)
 		n = accepted

@@ -98,3 +98,55 @@ func TestCapsAreWhatWasGranted(t *testing.T) {
 		t.Errorf("2³⁰ send requests: %v", err)
 	}
 }
+
+// A change to RESET forgets the requests in flight; they are reported all the
+// same, and the queue pair can be used again.
+func TestResetReportsRequests(t *testing.T) {
+	a, b, cqA, _ := batchPair(t, nil)
+	recvs := a.qp.RecvBatch()
+	for i := range uint64(10) {
+		recvs.Recv(a.mem.View(), i)
+	}
+	if _, err := recvs.Post(); err != nil {
+		t.Fatal(err)
+	}
+	reset := &rdma.QPAttr{Mask: rdma.QPAttrState, State: rdma.QPReset}
+	check(t, a.qp.Modify(reset))
+	for i, wc := range waitFor(t, cqA, 10) {
+		if wc.Token != uint64(i) || wc.Status != rdma.WCWRFlushErr {
+			t.Errorf("completion %d is %+v, want it flushed", i, wc)
+		}
+	}
+	check(t, b.qp.Modify(reset))
+	connect(t, a, b)
+	if _, err := a.qp.RecvBatch().Recv(slice(t, a.mem, 0, 8), 11).Post(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.qp.Batch().Send(slice(t, b.mem, 0, 8), 12).Post(); err != nil {
+		t.Fatal(err)
+	}
+	if wc := waitFor(t, cqA, 1)[0]; wc.Token != 11 || wc.Err() != nil {
+		t.Errorf("after the reset: %+v", wc)
+	}
+}
+
+// A request that comes too early is refused with the state that it needs.
+func TestPostInWrongState(t *testing.T) {
+	a, _ := newBatchSide(t, rdmatest.Devices(t, 1)[0], nil)
+	n, err := a.qp.Batch().Write(a.mem.View(), a.mem.Remote(), 1).Post()
+	if n != 0 || err == nil || !strings.Contains(err.Error(), "in state INIT, and not yet in RTS") {
+		t.Errorf("posted %d in state INIT, error %v", n, err)
+	}
+	// Nothing of it is left.
+	connect(t, a, a)
+	if n, err := a.qp.Batch().Write(slice(t, a.mem, 0, 8), mustSlice(t, a.mem.Remote(), 8, 8), 2).Post(); n != 1 || err != nil {
+		t.Errorf("posted %d after connecting, error %v", n, err)
+	}
+}
+
+func TestQueueOfDepthZero(t *testing.T) {
+	a, _ := newBatchSide(t, rdmatest.Devices(t, 1)[0], &rdma.QPConfig{Config: rdma.Config{MaxRecvWR: -1}})
+	if n, err := a.qp.RecvBatch().Recv(a.mem.View(), 1).Post(); n != 0 || err == nil || errors.Is(err, rdma.ErrQueueFull) {
+		t.Errorf("posted %d to a queue that takes nothing, error %v", n, err)
+	}
+}

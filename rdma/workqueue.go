@@ -1,6 +1,10 @@
 package rdma
 
-import "github.com/goverbs/goverbs/zz_generated/ibverbs"
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
 
 // workQueue is the send or the receive queue of a queue pair: its requests in
 // flight, and where they are reported.
@@ -18,6 +22,9 @@ func (wq *workQueue) wrID(counter uint32) uint64 { return wq.id<<32 | uint64(cou
 // admit fills slots for as many requests as there is room for and pins their
 // memory, and returns how many. If that is not all, the error says why.
 func (wq *workQueue) admit(reqs *requests) (n int, err error) {
+	if wq.depth == 0 {
+		return 0, errNoDepth
+	}
 	n = min(reqs.len(), wq.room())
 	if n < reqs.len() {
 		err = ErrQueueFull
@@ -31,6 +38,8 @@ func (wq *workQueue) admit(reqs *requests) (n int, err error) {
 	}
 	return n, err
 }
+
+var errNoDepth = errors.New("rdma: the queue pair was made with a depth of zero for this queue")
 
 // takeBack unpins what was published and not accepted.
 func (wq *workQueue) takeBack(accepted, published int) {
