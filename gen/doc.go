@@ -15,7 +15,7 @@
 //	check      pinned facts against the headers of this machine
 //
 // The second half, emit, merges the pinned facts, adds what headers do not say
-// (tables/) and the few pieces of C that are written by hand (csrc/), and writes
+// (tables/) and the few pieces that are written by hand (csrc/, gosrc/), and writes
 // the packages below zz_generated/. It needs no header, no C compiler and no
 // network; the same facts give the same files. go generate in the root of the
 // module runs it.

@@ -17,7 +17,9 @@ import (
 	"github.com/goverbs/goverbs/gen/internal/emit"
 )
 
-//go:embed csrc
+// What is written by hand and placed among the bindings.
+//
+//go:embed csrc gosrc
 var source embed.FS
 
 // The raw bindings of this module, and the package that tests them.
@@ -76,11 +78,7 @@ func options(limit, base string) (emit.Options, error) {
 	if err != nil {
 		return emit.Options{}, err
 	}
-	csrc, err := fs.Sub(source, "csrc")
-	if err != nil {
-		return emit.Options{}, err
-	}
-	return emit.Options{Model: model, Source: csrc, Base: base, Check: limit == ""}, nil
+	return emit.Options{Model: model, Source: source, Base: base, Check: limit == ""}, nil
 }
 
 // importPath is the import path of a folder, by the go.mod above it.

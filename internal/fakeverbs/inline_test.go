@@ -145,6 +145,11 @@ func variants(w *world, c Case) (list []variant) {
 				})
 			}
 		}
+	case "ibv_is_qpt_supported":
+		list = nil
+		for qpt := range uint64(32) {
+			with(fmt.Sprint("type ", qpt), allOps, 0, func(a []uint64) { a[0], a[1] = 0x5a5a1234, qpt })
+		}
 	case "mlx5dv_set_eth_seg":
 		list = nil
 		for _, n := range []uint64{0, 2, 18, 60} {

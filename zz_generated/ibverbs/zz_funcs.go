@@ -520,13 +520,6 @@ func CloseXRCD(xrcd *XRCD) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// CQExToCQ returns the basic interface of a completion queue.
-//
-// It calls ibv_cq_ex_to_cq.
-func CQExToCQ(cq *CQEx) *CQ {
-	return (*CQ)(unsafe.Pointer(C.zz_ibv_cq_ex_to_cq((*C.uint8_t)(unsafe.Pointer(cq)))))
-}
-
 // CreateAH creates an address handle for datagrams.
 //
 // It calls ibv_create_ah; see ibv_create_ah(3).
@@ -913,14 +906,6 @@ func EventTypeStr(event EventType) (string, error) {
 	return C.GoString((*C.char)(unsafe.Pointer(C.zz_ibv_event_type_str(C.uintptr_t(fn), C.uint32_t(event))))), nil
 }
 
-// FlowLabelToUDPSport returns the UDP source port that stands for a flow label
-// in RoCE v2.
-//
-// It calls ibv_flow_label_to_udp_sport.
-func FlowLabelToUDPSport(fl uint32) uint16 {
-	return uint16(C.zz_ibv_flow_label_to_udp_sport(C.uint32_t(fl)))
-}
-
 // ForkInit makes registered memory survive fork. It must come before anything
 // else.
 //
@@ -1124,13 +1109,6 @@ func ImportPD(context *Context, pdHandle uint32) (*PD, error) {
 	return (*PD)(unsafe.Pointer(r)), nil
 }
 
-// IncRKey returns the next key in the consumer's part of a remote key.
-//
-// It calls ibv_inc_rkey; see ibv_inc_rkey(3).
-func IncRKey(rkey uint32) uint32 {
-	return uint32(C.zz_ibv_inc_rkey(C.uint32_t(rkey)))
-}
-
 // InitAHFromWC fills the address of the sender of a datagram.
 //
 // It calls ibv_init_ah_from_wc; see ibv_init_ah_from_wc(3).
@@ -1152,14 +1130,6 @@ func IsForkInitialized() (ForkStatus, error) {
 		return 0, err
 	}
 	return ForkStatus(C.zz_ibv_is_fork_initialized(C.uintptr_t(fn))), nil
-}
-
-// IsQPTSupported tells whether a set of capabilities has one for a queue pair
-// type: 1 or 0.
-//
-// It calls ibv_is_qpt_supported.
-func IsQPTSupported(caps uint32, qpt QPType) int32 {
-	return int32(C.zz_ibv_is_qpt_supported(C.uint32_t(caps), C.uint32_t(qpt)))
 }
 
 // MemcpyFromDM copies from device memory.

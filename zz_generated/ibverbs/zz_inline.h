@@ -119,29 +119,6 @@ static int hand_ibv_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, str
 	return zz_verbs_context(srq->context)->post_srq_ops(srq, op, bad);
 }
 
-// The low byte of a key is the consumer's and counts up on its own.
-static uint32_t hand_ibv_inc_rkey(uint32_t rkey)
-{
-	return (rkey & 0xffffff00) | ((rkey + 1) & 0xff);
-}
-
-static int hand_ibv_is_qpt_supported(uint32_t caps, enum ibv_qp_type type)
-{
-	return (caps >> type) & 1;
-}
-
-// RoCE v2 routers tell flows apart by UDP source port: fold the label into the
-// range that is reserved for it.
-static uint16_t hand_ibv_flow_label_to_udp_sport(uint32_t label)
-{
-	return ((label & 0x3fff) ^ ((label & 0xfc000) >> 14)) | IB_ROCE_UDP_ENCAP_VALID_PORT_MIN;
-}
-
-static struct ibv_cq *hand_ibv_cq_ex_to_cq(struct ibv_cq_ex *cq)
-{
-	return (struct ibv_cq *)cq;
-}
-
 // A queue pair has the operations that it was created with.
 #define BATCH_CALL(op, ...)                    \
 	do {                                   \

@@ -109,11 +109,6 @@ int32_t zz_ibv_close_xrcd(uint8_t *a0)
 	return hand_ibv_close_xrcd((void *)a0);
 }
 
-uint8_t *zz_ibv_cq_ex_to_cq(uint8_t *a0)
-{
-	return (uint8_t *)(hand_ibv_cq_ex_to_cq((void *)a0));
-}
-
 uint8_t *zz_ibv_create_ah(uintptr_t fn, uint8_t *a0, uint8_t *a1)
 {
 	return (uint8_t *)(((__typeof__(&ibv_create_ah))fn)((void *)a0, (void *)a1));
@@ -279,11 +274,6 @@ uint8_t *zz_ibv_event_type_str(uintptr_t fn, uint32_t a0)
 	return (uint8_t *)(((__typeof__(&ibv_event_type_str))fn)(a0));
 }
 
-uint16_t zz_ibv_flow_label_to_udp_sport(uint32_t a0)
-{
-	return hand_ibv_flow_label_to_udp_sport(a0);
-}
-
 int32_t zz_ibv_fork_init(uintptr_t fn)
 {
 	return ((__typeof__(&ibv_fork_init))fn)();
@@ -364,11 +354,6 @@ uint8_t *zz_ibv_import_pd(uintptr_t fn, uint8_t *a0, uint32_t a1)
 	return (uint8_t *)(((__typeof__(&ibv_import_pd))fn)((void *)a0, a1));
 }
 
-uint32_t zz_ibv_inc_rkey(uint32_t a0)
-{
-	return hand_ibv_inc_rkey(a0);
-}
-
 int32_t zz_ibv_init_ah_from_wc(uintptr_t fn, uint8_t *a0, uint8_t a1, uint8_t *a2, uint8_t *a3, uint8_t *a4)
 {
 	return ((__typeof__(&ibv_init_ah_from_wc))fn)((void *)a0, a1, (void *)a2, (void *)a3, (void *)a4);
@@ -377,11 +362,6 @@ int32_t zz_ibv_init_ah_from_wc(uintptr_t fn, uint8_t *a0, uint8_t a1, uint8_t *a
 uint32_t zz_ibv_is_fork_initialized(uintptr_t fn)
 {
 	return ((__typeof__(&ibv_is_fork_initialized))fn)();
-}
-
-int32_t zz_ibv_is_qpt_supported(uint32_t a0, uint32_t a1)
-{
-	return hand_ibv_is_qpt_supported(a0, a1);
 }
 
 int32_t zz_ibv_memcpy_from_dm(uint8_t *a0, uint8_t *a1, uint64_t a2, uint64_t a3)

@@ -23,7 +23,6 @@ int32_t zz_ibv_attach_mcast(uintptr_t fn, uint8_t *a0, uint8_t *a1, uint16_t a2)
 int32_t zz_ibv_bind_mw(uint8_t *a0, uint8_t *a1, uint8_t *a2);
 int32_t zz_ibv_close_device(uintptr_t fn, uint8_t *a0);
 int32_t zz_ibv_close_xrcd(uint8_t *a0);
-uint8_t *zz_ibv_cq_ex_to_cq(uint8_t *a0);
 uint8_t *zz_ibv_create_ah(uintptr_t fn, uint8_t *a0, uint8_t *a1);
 uint8_t *zz_ibv_create_ah_from_wc(uintptr_t fn, uint8_t *a0, uint8_t *a1, uint8_t *a2, uint8_t a3);
 uint8_t *zz_ibv_create_comp_channel(uintptr_t fn, uint8_t *a0);
@@ -57,7 +56,6 @@ int32_t zz_ibv_detach_mcast(uintptr_t fn, uint8_t *a0, uint8_t *a1, uint16_t a2)
 int32_t zz_ibv_dm_export_dmabuf_fd(uintptr_t fn, uint8_t *a0);
 void zz_ibv_end_poll(uint8_t *a0);
 uint8_t *zz_ibv_event_type_str(uintptr_t fn, uint32_t a0);
-uint16_t zz_ibv_flow_label_to_udp_sport(uint32_t a0);
 int32_t zz_ibv_fork_init(uintptr_t fn);
 void zz_ibv_free_buf(uintptr_t fn, uint8_t *a0);
 void zz_ibv_free_device_list(uintptr_t fn, uint8_t *a0);
@@ -74,10 +72,8 @@ uint8_t *zz_ibv_import_device(uintptr_t fn, int32_t a0);
 uint8_t *zz_ibv_import_dm(uintptr_t fn, uint8_t *a0, uint32_t a1);
 uint8_t *zz_ibv_import_mr(uintptr_t fn, uint8_t *a0, uint32_t a1);
 uint8_t *zz_ibv_import_pd(uintptr_t fn, uint8_t *a0, uint32_t a1);
-uint32_t zz_ibv_inc_rkey(uint32_t a0);
 int32_t zz_ibv_init_ah_from_wc(uintptr_t fn, uint8_t *a0, uint8_t a1, uint8_t *a2, uint8_t *a3, uint8_t *a4);
 uint32_t zz_ibv_is_fork_initialized(uintptr_t fn);
-int32_t zz_ibv_is_qpt_supported(uint32_t a0, uint32_t a1);
 int32_t zz_ibv_memcpy_from_dm(uint8_t *a0, uint8_t *a1, uint64_t a2, uint64_t a3);
 int32_t zz_ibv_memcpy_to_dm(uint8_t *a0, uint64_t a1, uint8_t *a2, uint64_t a3);
 int32_t zz_ibv_modify_cq(uint8_t *a0, uint8_t *a1);

@@ -154,13 +154,6 @@ func CloseXRCD(xrcd *XRCD) error {
 	return capi.ErrNoCgo
 }
 
-// CQExToCQ returns the basic interface of a completion queue.
-//
-// It calls ibv_cq_ex_to_cq.
-func CQExToCQ(cq *CQEx) *CQ {
-	return nil
-}
-
 // CreateAH creates an address handle for datagrams.
 //
 // It calls ibv_create_ah; see ibv_create_ah(3).
@@ -396,14 +389,6 @@ func EventTypeStr(event EventType) (string, error) {
 	return "", capi.ErrNoCgo
 }
 
-// FlowLabelToUDPSport returns the UDP source port that stands for a flow label
-// in RoCE v2.
-//
-// It calls ibv_flow_label_to_udp_sport.
-func FlowLabelToUDPSport(fl uint32) uint16 {
-	return 0
-}
-
 // ForkInit makes registered memory survive fork. It must come before anything
 // else.
 //
@@ -523,13 +508,6 @@ func ImportPD(context *Context, pdHandle uint32) (*PD, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// IncRKey returns the next key in the consumer's part of a remote key.
-//
-// It calls ibv_inc_rkey; see ibv_inc_rkey(3).
-func IncRKey(rkey uint32) uint32 {
-	return 0
-}
-
 // InitAHFromWC fills the address of the sender of a datagram.
 //
 // It calls ibv_init_ah_from_wc; see ibv_init_ah_from_wc(3).
@@ -542,14 +520,6 @@ func InitAHFromWC(context *Context, portNum uint8, wc *WC, grh *GRH, ahAttr *AHA
 // It calls ibv_is_fork_initialized; see ibv_is_fork_initialized(3).
 func IsForkInitialized() (ForkStatus, error) {
 	return 0, capi.ErrNoCgo
-}
-
-// IsQPTSupported tells whether a set of capabilities has one for a queue pair
-// type: 1 or 0.
-//
-// It calls ibv_is_qpt_supported.
-func IsQPTSupported(caps uint32, qpt QPType) int32 {
-	return 0
 }
 
 // MemcpyFromDM copies from device memory.

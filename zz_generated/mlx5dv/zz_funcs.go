@@ -13,26 +13,6 @@ import (
 /*
 #cgo CFLAGS: -Werror=implicit-function-declaration
 #include "zz_shim.h"
-#cgo noescape zz_mlx5dv_get_cqe_format
-#cgo nocallback zz_mlx5dv_get_cqe_format
-#cgo noescape zz_mlx5dv_get_cqe_opcode
-#cgo nocallback zz_mlx5dv_get_cqe_opcode
-#cgo noescape zz_mlx5dv_get_cqe_owner
-#cgo nocallback zz_mlx5dv_get_cqe_owner
-#cgo noescape zz_mlx5dv_get_cqe_se
-#cgo nocallback zz_mlx5dv_get_cqe_se
-#cgo noescape zz_mlx5dv_set_cqe_owner
-#cgo nocallback zz_mlx5dv_set_cqe_owner
-#cgo noescape zz_mlx5dv_set_ctrl_seg
-#cgo nocallback zz_mlx5dv_set_ctrl_seg
-#cgo noescape zz_mlx5dv_set_data_seg
-#cgo nocallback zz_mlx5dv_set_data_seg
-#cgo noescape zz_mlx5dv_set_dgram_seg
-#cgo nocallback zz_mlx5dv_set_dgram_seg
-#cgo noescape zz_mlx5dv_set_eth_seg
-#cgo nocallback zz_mlx5dv_set_eth_seg
-#cgo noescape zz_mlx5dv_ts_to_ns
-#cgo nocallback zz_mlx5dv_ts_to_ns
 #cgo noescape zz_mlx5dv_wr_memcpy
 #cgo nocallback zz_mlx5dv_wr_memcpy
 #cgo noescape zz_mlx5dv_wr_mkey_configure
@@ -1746,34 +1726,6 @@ func GetClockInfo(context *ibverbs.Context, clockInfo *ClockInfo) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// GetCQEFormat returns the format of a completion entry.
-//
-// It calls mlx5dv_get_cqe_format.
-func GetCQEFormat(cqe *CQE64) uint8 {
-	return uint8(C.zz_mlx5dv_get_cqe_format((*C.uint8_t)(unsafe.Pointer(cqe))))
-}
-
-// GetCQEOpcode returns the opcode of a completion entry.
-//
-// It calls mlx5dv_get_cqe_opcode.
-func GetCQEOpcode(cqe *CQE64) uint8 {
-	return uint8(C.zz_mlx5dv_get_cqe_opcode((*C.uint8_t)(unsafe.Pointer(cqe))))
-}
-
-// GetCQEOwner returns the owner bit of a completion entry.
-//
-// It calls mlx5dv_get_cqe_owner.
-func GetCQEOwner(cqe *CQE64) uint8 {
-	return uint8(C.zz_mlx5dv_get_cqe_owner((*C.uint8_t)(unsafe.Pointer(cqe))))
-}
-
-// GetCQESE returns whether a completion entry is solicited.
-//
-// It calls mlx5dv_get_cqe_se.
-func GetCQESE(cqe *CQE64) uint8 {
-	return uint8(C.zz_mlx5dv_get_cqe_se((*C.uint8_t)(unsafe.Pointer(cqe))))
-}
-
 // GetDataDirectSysfsPath calls mlx5dv_get_data_direct_sysfs_path; see
 // mlx5dv_get_data_direct_sysfs_path(3). It exists since rdma-core 54.
 func GetDataDirectSysfsPath(context *ibverbs.Context, buf *byte, bufLen uint64) error {
@@ -2106,48 +2058,6 @@ func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.
 	}
 	r, err := C.zz_mlx5dv_set_context_attr(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(context)), C.uint32_t(type_), (*C.uint8_t)(attr))
 	return capi.ValueError(int64(r), err)
-}
-
-// SetCQEOwner sets the owner bit of a completion entry.
-//
-// It calls mlx5dv_set_cqe_owner.
-func SetCQEOwner(cqe *CQE64, val uint8) {
-	C.zz_mlx5dv_set_cqe_owner((*C.uint8_t)(unsafe.Pointer(cqe)), C.uint8_t(val))
-}
-
-// SetCtrlSeg fills the control segment of a request.
-//
-// It calls mlx5dv_set_ctrl_seg.
-func SetCtrlSeg(seg *WQECtrlSeg, pi uint16, opcode uint8, opmod uint8, qpNum uint32, fmCeSE uint8, ds uint8, signature uint8, imm uint32) {
-	C.zz_mlx5dv_set_ctrl_seg((*C.uint8_t)(unsafe.Pointer(seg)), C.uint16_t(pi), C.uint8_t(opcode), C.uint8_t(opmod), C.uint32_t(qpNum), C.uint8_t(fmCeSE), C.uint8_t(ds), C.uint8_t(signature), C.uint32_t(imm))
-}
-
-// SetDataSeg fills a data segment of a request.
-//
-// It calls mlx5dv_set_data_seg.
-func SetDataSeg(seg *WQEDataSeg, length uint32, lkey uint32, address capi.Addr) {
-	C.zz_mlx5dv_set_data_seg((*C.uint8_t)(unsafe.Pointer(seg)), C.uint32_t(length), C.uint32_t(lkey), C.uint64_t(address))
-}
-
-// SetDgramSeg fills the address segment of a request.
-//
-// It calls mlx5dv_set_dgram_seg.
-func SetDgramSeg(seg *WQEDatagramSeg, key uint64, dqpDCT uint32, ext uint8, statRateSL uint8, flMLID uint8, rlid uint16, rmac *uint8, tclass uint8, hopLimit uint8, grhGIDFi uint32, rgid *uint8) {
-	C.zz_mlx5dv_set_dgram_seg((*C.uint8_t)(unsafe.Pointer(seg)), C.uint64_t(key), C.uint32_t(dqpDCT), C.uint8_t(ext), C.uint8_t(statRateSL), C.uint8_t(flMLID), C.uint16_t(rlid), (*C.uint8_t)(unsafe.Pointer(rmac)), C.uint8_t(tclass), C.uint8_t(hopLimit), C.uint32_t(grhGIDFi), (*C.uint8_t)(unsafe.Pointer(rgid)))
-}
-
-// SetEthSeg fills the Ethernet segment of a request.
-//
-// It calls mlx5dv_set_eth_seg.
-func SetEthSeg(seg *WQEEthSeg, csFlags uint8, mss uint16, inlineHdrSz uint16, inlineHdrStart *uint8) {
-	C.zz_mlx5dv_set_eth_seg((*C.uint8_t)(unsafe.Pointer(seg)), C.uint8_t(csFlags), C.uint16_t(mss), C.uint16_t(inlineHdrSz), (*C.uint8_t)(unsafe.Pointer(inlineHdrStart)))
-}
-
-// TsToNs turns a device timestamp into nanoseconds.
-//
-// It calls mlx5dv_ts_to_ns; see mlx5dv_ts_to_ns(3).
-func TsToNs(clockInfo *ClockInfo, deviceTimestamp uint64) uint64 {
-	return uint64(C.zz_mlx5dv_ts_to_ns((*C.uint8_t)(unsafe.Pointer(clockInfo)), C.uint64_t(deviceTimestamp)))
 }
 
 // VARExport calls mlx5dv_var_export; see mlx5dv_var_export(3). It exists since

@@ -4,7 +4,6 @@
 
 #include "zz_shim.h"
 #include "zz_abi.h"
-#include "zz_inline.h"
 
 uint8_t *zz_mlx5dv_alloc_dm(uintptr_t fn, uint8_t *a0, uint8_t *a1, uint8_t *a2)
 {
@@ -546,26 +545,6 @@ int32_t zz_mlx5dv_get_clock_info(uintptr_t fn, uint8_t *a0, uint8_t *a1)
 	return ((__typeof__(&mlx5dv_get_clock_info))fn)((void *)a0, (void *)a1);
 }
 
-uint8_t zz_mlx5dv_get_cqe_format(uint8_t *a0)
-{
-	return hand_mlx5dv_get_cqe_format((void *)a0);
-}
-
-uint8_t zz_mlx5dv_get_cqe_opcode(uint8_t *a0)
-{
-	return hand_mlx5dv_get_cqe_opcode((void *)a0);
-}
-
-uint8_t zz_mlx5dv_get_cqe_owner(uint8_t *a0)
-{
-	return hand_mlx5dv_get_cqe_owner((void *)a0);
-}
-
-uint8_t zz_mlx5dv_get_cqe_se(uint8_t *a0)
-{
-	return hand_mlx5dv_get_cqe_se((void *)a0);
-}
-
 int32_t zz_mlx5dv_get_data_direct_sysfs_path(uintptr_t fn, uint8_t *a0, uint8_t *a1, uint64_t a2)
 {
 	return ((__typeof__(&mlx5dv_get_data_direct_sysfs_path))fn)((void *)a0, (void *)a1, a2);
@@ -704,36 +683,6 @@ int32_t zz_mlx5dv_sched_node_modify(uintptr_t fn, uint8_t *a0, uint8_t *a1)
 int32_t zz_mlx5dv_set_context_attr(uintptr_t fn, uint8_t *a0, uint32_t a1, uint8_t *a2)
 {
 	return ((__typeof__(&mlx5dv_set_context_attr))fn)((void *)a0, a1, (void *)a2);
-}
-
-void zz_mlx5dv_set_cqe_owner(uint8_t *a0, uint8_t a1)
-{
-	hand_mlx5dv_set_cqe_owner((void *)a0, a1);
-}
-
-void zz_mlx5dv_set_ctrl_seg(uint8_t *a0, uint16_t a1, uint8_t a2, uint8_t a3, uint32_t a4, uint8_t a5, uint8_t a6, uint8_t a7, uint32_t a8)
-{
-	hand_mlx5dv_set_ctrl_seg((void *)a0, a1, a2, a3, a4, a5, a6, a7, a8);
-}
-
-void zz_mlx5dv_set_data_seg(uint8_t *a0, uint32_t a1, uint32_t a2, uint64_t a3)
-{
-	hand_mlx5dv_set_data_seg((void *)a0, a1, a2, a3);
-}
-
-void zz_mlx5dv_set_dgram_seg(uint8_t *a0, uint64_t a1, uint32_t a2, uint8_t a3, uint8_t a4, uint8_t a5, uint16_t a6, uint8_t *a7, uint8_t a8, uint8_t a9, uint32_t a10, uint8_t *a11)
-{
-	hand_mlx5dv_set_dgram_seg((void *)a0, a1, a2, a3, a4, a5, a6, (void *)a7, a8, a9, a10, (void *)a11);
-}
-
-void zz_mlx5dv_set_eth_seg(uint8_t *a0, uint8_t a1, uint16_t a2, uint16_t a3, uint8_t *a4)
-{
-	hand_mlx5dv_set_eth_seg((void *)a0, a1, a2, a3, (void *)a4);
-}
-
-uint64_t zz_mlx5dv_ts_to_ns(uint8_t *a0, uint64_t a1)
-{
-	return hand_mlx5dv_ts_to_ns((void *)a0, a1);
 }
 
 int32_t zz_mlx5dv_var_export(uintptr_t fn, uint8_t *a0, uint8_t *a1)

@@ -651,34 +651,6 @@ func GetClockInfo(context *ibverbs.Context, clockInfo *ClockInfo) error {
 	return capi.ErrNoCgo
 }
 
-// GetCQEFormat returns the format of a completion entry.
-//
-// It calls mlx5dv_get_cqe_format.
-func GetCQEFormat(cqe *CQE64) uint8 {
-	return 0
-}
-
-// GetCQEOpcode returns the opcode of a completion entry.
-//
-// It calls mlx5dv_get_cqe_opcode.
-func GetCQEOpcode(cqe *CQE64) uint8 {
-	return 0
-}
-
-// GetCQEOwner returns the owner bit of a completion entry.
-//
-// It calls mlx5dv_get_cqe_owner.
-func GetCQEOwner(cqe *CQE64) uint8 {
-	return 0
-}
-
-// GetCQESE returns whether a completion entry is solicited.
-//
-// It calls mlx5dv_get_cqe_se.
-func GetCQESE(cqe *CQE64) uint8 {
-	return 0
-}
-
 // GetDataDirectSysfsPath calls mlx5dv_get_data_direct_sysfs_path; see
 // mlx5dv_get_data_direct_sysfs_path(3). It exists since rdma-core 54.
 func GetDataDirectSysfsPath(context *ibverbs.Context, buf *byte, bufLen uint64) error {
@@ -851,41 +823,6 @@ func SchedNodeModify(node *SchedNode, schedAttr *SchedAttr) error {
 // SetContextAttr calls mlx5dv_set_context_attr.
 func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.Pointer) error {
 	return capi.ErrNoCgo
-}
-
-// SetCQEOwner sets the owner bit of a completion entry.
-//
-// It calls mlx5dv_set_cqe_owner.
-func SetCQEOwner(cqe *CQE64, val uint8) {}
-
-// SetCtrlSeg fills the control segment of a request.
-//
-// It calls mlx5dv_set_ctrl_seg.
-func SetCtrlSeg(seg *WQECtrlSeg, pi uint16, opcode uint8, opmod uint8, qpNum uint32, fmCeSE uint8, ds uint8, signature uint8, imm uint32) {
-}
-
-// SetDataSeg fills a data segment of a request.
-//
-// It calls mlx5dv_set_data_seg.
-func SetDataSeg(seg *WQEDataSeg, length uint32, lkey uint32, address capi.Addr) {}
-
-// SetDgramSeg fills the address segment of a request.
-//
-// It calls mlx5dv_set_dgram_seg.
-func SetDgramSeg(seg *WQEDatagramSeg, key uint64, dqpDCT uint32, ext uint8, statRateSL uint8, flMLID uint8, rlid uint16, rmac *uint8, tclass uint8, hopLimit uint8, grhGIDFi uint32, rgid *uint8) {
-}
-
-// SetEthSeg fills the Ethernet segment of a request.
-//
-// It calls mlx5dv_set_eth_seg.
-func SetEthSeg(seg *WQEEthSeg, csFlags uint8, mss uint16, inlineHdrSz uint16, inlineHdrStart *uint8) {
-}
-
-// TsToNs turns a device timestamp into nanoseconds.
-//
-// It calls mlx5dv_ts_to_ns; see mlx5dv_ts_to_ns(3).
-func TsToNs(clockInfo *ClockInfo, deviceTimestamp uint64) uint64 {
-	return 0
 }
 
 // VARExport calls mlx5dv_var_export; see mlx5dv_var_export(3). It exists since

@@ -385,20 +385,6 @@ func GetDstPort(id *CMID) (capi.Be16, error) {
 	return capi.Be16(C.zz_rdma_get_dst_port(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(id)))), nil
 }
 
-// GetLocalAddr returns the local address of an identifier, inside of it.
-//
-// It calls rdma_get_local_addr; see rdma_get_local_addr(3).
-func GetLocalAddr(id *CMID) *Sockaddr {
-	return (*Sockaddr)(unsafe.Pointer(C.zz_rdma_get_local_addr((*C.uint8_t)(unsafe.Pointer(id)))))
-}
-
-// GetPeerAddr returns the peer's address, inside of the identifier.
-//
-// It calls rdma_get_peer_addr; see rdma_get_peer_addr(3).
-func GetPeerAddr(id *CMID) *Sockaddr {
-	return (*Sockaddr)(unsafe.Pointer(C.zz_rdma_get_peer_addr((*C.uint8_t)(unsafe.Pointer(id)))))
-}
-
 // GetRemoteECE reads the connection options that the peer offered.
 //
 // It calls rdma_get_remote_ece; see rdma_get_remote_ece(3).

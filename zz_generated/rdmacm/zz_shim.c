@@ -4,7 +4,6 @@
 
 #include "zz_shim.h"
 #include "zz_abi.h"
-#include "zz_inline.h"
 
 int32_t zz_rdma_accept(uintptr_t fn, uint8_t *a0, uint8_t *a1)
 {
@@ -109,16 +108,6 @@ uint8_t *zz_rdma_get_devices(uintptr_t fn, uint8_t *a0)
 uint16_t zz_rdma_get_dst_port(uintptr_t fn, uint8_t *a0)
 {
 	return ((__typeof__(&rdma_get_dst_port))fn)((void *)a0);
-}
-
-uint8_t *zz_rdma_get_local_addr(uint8_t *a0)
-{
-	return (uint8_t *)(hand_rdma_get_local_addr((void *)a0));
-}
-
-uint8_t *zz_rdma_get_peer_addr(uint8_t *a0)
-{
-	return (uint8_t *)(hand_rdma_get_peer_addr((void *)a0));
 }
 
 int32_t zz_rdma_get_remote_ece(uintptr_t fn, uint8_t *a0, uint8_t *a1)

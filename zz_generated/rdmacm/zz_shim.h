@@ -26,8 +26,6 @@ void zz_rdma_freeaddrinfo(uintptr_t fn, uint8_t *a0);
 int32_t zz_rdma_get_cm_event(uintptr_t fn, uint8_t *a0, uint8_t *a1);
 uint8_t *zz_rdma_get_devices(uintptr_t fn, uint8_t *a0);
 uint16_t zz_rdma_get_dst_port(uintptr_t fn, uint8_t *a0);
-uint8_t *zz_rdma_get_local_addr(uint8_t *a0);
-uint8_t *zz_rdma_get_peer_addr(uint8_t *a0);
 int32_t zz_rdma_get_remote_ece(uintptr_t fn, uint8_t *a0, uint8_t *a1);
 int32_t zz_rdma_get_request(uintptr_t fn, uint8_t *a0, uint8_t *a1);
 uint16_t zz_rdma_get_src_port(uintptr_t fn, uint8_t *a0);

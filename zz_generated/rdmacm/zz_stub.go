@@ -169,20 +169,6 @@ func GetDstPort(id *CMID) (capi.Be16, error) {
 	return 0, capi.ErrNoCgo
 }
 
-// GetLocalAddr returns the local address of an identifier, inside of it.
-//
-// It calls rdma_get_local_addr; see rdma_get_local_addr(3).
-func GetLocalAddr(id *CMID) *Sockaddr {
-	return nil
-}
-
-// GetPeerAddr returns the peer's address, inside of the identifier.
-//
-// It calls rdma_get_peer_addr; see rdma_get_peer_addr(3).
-func GetPeerAddr(id *CMID) *Sockaddr {
-	return nil
-}
-
 // GetRemoteECE reads the connection options that the peer offered.
 //
 // It calls rdma_get_remote_ece; see rdma_get_remote_ece(3).

@@ -3,6 +3,7 @@ package emit
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -20,7 +21,7 @@ const Capi = "github.com/goverbs/goverbs/capi"
 // Options says what to emit.
 type Options struct {
 	Model  *facts.Model
-	Source fs.FS  // hand-written C, one folder per package
+	Source fs.FS  // what is written by hand: csrc/<package>.h and gosrc/<package>.go.in
 	Base   string // import path of the folder that holds the packages
 	Check  bool   // fail on table entries that match nothing: for the newest model only
 
@@ -46,7 +47,7 @@ func Files(o Options) (map[string][]byte, error) {
 		g.cABI(p)
 		g.cShim(p)
 		g.cGuard(p)
-		if err := g.cInline(p); err != nil {
+		if err := errors.Join(g.cInline(p), g.goInline(p)); err != nil {
 			return nil, err
 		}
 	}
@@ -262,6 +263,9 @@ func (g *generator) stale() error {
 	}
 	for k := range tables.ByHand {
 		check("call", k)
+	}
+	for k := range tables.InGo {
+		check("in Go", k)
 	}
 	for k := range tables.Names {
 		check("name", k)

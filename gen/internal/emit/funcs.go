@@ -18,6 +18,7 @@ type function struct {
 	symbol *facts.Func // what the library must have, nil if nothing
 	body   string      // the call in C: over arguments a0, a1, ...
 	names  []string    // of parameters, in Go
+	inGo   bool        // its body is in gen/gosrc; nothing else is emitted
 }
 
 func (g *generator) planFuncs(byHeader map[string]*pkg) {
@@ -80,6 +81,11 @@ func (g *generator) planFunc(p *pkg, f *facts.Func, known map[string]*facts.Func
 	if f.Variadic || wire(f.Result) == "" {
 		g.fail("%s: variadic, or result of C kind %q", f.Name, under(f.Result).Kind)
 		return nil
+	}
+	if tables.InGo[f.Name] {
+		g.used["in Go "+f.Name] = true
+		fn.inGo = true
+		return fn
 	}
 	op, isOp := tables.ContextOps[f.Name]
 	sized, isSized := tables.Sized[f.Name]

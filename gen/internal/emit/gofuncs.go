@@ -78,7 +78,7 @@ func (g *generator) goFuncs(p *pkg) {
 	f := g.goFile(p, linuxCgo)
 	f.CgoPreamble(g.preamble(p))
 	g.goSymbols(p, f)
-	for _, fn := range p.funcs {
+	for _, fn := range p.calls() {
 		comment(f, g.funcDoc(fn))
 		f.Add(g.signature(p, fn)).BlockFunc(func(b *jen.Group) { g.goBody(p, b, fn) })
 		f.Line()
@@ -94,7 +94,7 @@ func (g *generator) goFuncs(p *pkg) {
 func (g *generator) preamble(p *pkg) string {
 	var b strings.Builder
 	b.WriteString("#cgo CFLAGS: -Werror=implicit-function-declaration\n#include \"zz_shim.h\"\n")
-	for _, fn := range p.funcs {
+	for _, fn := range p.calls() {
 		if fn.hot {
 			b.WriteString("#cgo noescape " + shimName(fn) + "\n#cgo nocallback " + shimName(fn) + "\n")
 		}
@@ -273,7 +273,7 @@ It comes before a provider's own library is opened: where the provider is a copy
 of that library, the order decides whether both are loaded.`
 
 func (g *generator) needsPointer(p *pkg) bool {
-	for _, fn := range p.funcs {
+	for _, fn := range p.calls() {
 		for _, a := range fn.Params {
 			if strings.HasSuffix(wire(a.Type), "*") && isAddr(g.argType(p, fn, a)) {
 				return true
@@ -295,7 +295,7 @@ func (g *generator) goStub(p *pkg) {
 		f.Func().Id("LoadProviders").Params().Block()
 		f.Line()
 	}
-	for _, fn := range p.funcs {
+	for _, fn := range p.calls() {
 		comment(f, g.funcDoc(fn))
 		f.Add(g.signature(p, fn)).BlockFunc(func(b *jen.Group) { g.stubBody(p, b, fn) })
 		f.Line()

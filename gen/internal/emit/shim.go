@@ -33,7 +33,7 @@ func (g *generator) cShim(p *pkg) {
 		h.WriteString(head + ";\n")
 		c.WriteString(head + "\n{\n\t" + body + ";\n}\n\n")
 	}
-	for _, fn := range p.funcs {
+	for _, fn := range p.calls() {
 		var params []string
 		if fn.symbol != nil {
 			params = append(params, "uintptr_t fn")
@@ -110,7 +110,7 @@ static struct verbs_context *zz_verbs_context(struct ibv_context *context)
 `
 
 func (g *generator) hasInline(p *pkg) bool {
-	_, err := fs.Stat(g.Source, p.Name+".h")
+	_, err := fs.Stat(g.Source, "csrc/"+p.Name+".h")
 	return err == nil
 }
 
@@ -119,7 +119,7 @@ func (g *generator) cInline(p *pkg) error {
 	if !g.hasInline(p) {
 		return nil
 	}
-	b, err := fs.ReadFile(g.Source, p.Name+".h")
+	b, err := fs.ReadFile(g.Source, "csrc/"+p.Name+".h")
 	if err != nil {
 		return err
 	}
