@@ -80,14 +80,27 @@ func setUpNetwork() error {
 			return err
 		}
 	}
+	// The links' own addresses come by themselves, in the background. One that
+	// comes while its RDMA device is being registered would get no GID, ever.
+	for _, d := range netdevs {
+		if err := waitFor(d.name+" to have the address "+gidText(d.local), func() (bool, error) {
+			addresses, err := os.ReadFile("/proc/net/if_inet6")
+			return strings.Contains(string(addresses), strings.ReplaceAll(gidText(d.local), ":", "")), err
+		}); err != nil {
+			return err
+		}
+	}
 	for _, d := range netdevs {
 		if err := newSoftRoCE(d.rdma, d.name).do(); err != nil {
 			return fmt.Errorf("%s: %w", d.rdma, err)
 		}
 	}
+	// The kernel enters GIDs in the background too.
 	for _, d := range netdevs {
-		if err := waitForGID(d); err != nil {
-			return err
+		for _, gid := range []string{gidText(d.local), gidText(append([]byte{10: 0xff, 11: 0xff}, d.ipv4...)), gidText(d.ipv6)} {
+			if err := waitFor(d.rdma+" to have the GID "+gid, func() (bool, error) { return hasGID(d, gid) }); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -110,28 +123,28 @@ func configure(link string, requests func(index uint32) []*netlinkRequest) error
 	return nil
 }
 
-// waitForGID waits for the kernel, which fills the GID table in the background,
-// to enter all three of a device's addresses.
-func waitForGID(d netdev) error {
-	const wait = 10 * time.Second
-	gids := filepath.Join("/sys/class/infiniband", d.rdma, "ports/1/gids")
-	for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		found := 0
-		for i := range 8 {
-			b, err := os.ReadFile(filepath.Join(gids, strconv.Itoa(i)))
-			if err != nil {
-				return err
-			}
-			switch strings.TrimSpace(string(b)) {
-			case gidText(d.local), gidText(d.ipv6), gidText(append([]byte{10: 0xff, 11: 0xff}, d.ipv4...)):
-				found++
-			}
-		}
-		if found == 3 {
-			return nil
+// waitFor polls until there is something that the kernel does in the background.
+func waitFor(what string, there func() (bool, error)) error {
+	const limit = 10 * time.Second
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok, err := there(); ok || err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("%s: no GIDs in %v: %w", d.rdma, wait, unix.ETIMEDOUT)
+	return fmt.Errorf("waited %v for %s: %w", limit, what, unix.ETIMEDOUT)
+}
+
+func hasGID(d netdev, gid string) (bool, error) {
+	for i := range 8 { // far more than a device has here
+		b, err := os.ReadFile(filepath.Join("/sys/class/infiniband", d.rdma, "ports/1/gids", strconv.Itoa(i)))
+		if err != nil {
+			return false, err
+		}
+		if strings.TrimSpace(string(b)) == gid {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // gidText is a GID as sysfs has it: eight groups of four digits.
