@@ -184,6 +184,8 @@ func isWord(s string) bool {
 	return s != ""
 }
 
+const firstMulticastLID = 0xc000
+
 // mtus are the payloads by their number in verbs.
 var mtus = []int{1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 
@@ -221,7 +223,7 @@ func (pc *PortConfig) build(device, place int) (*fabric.Port, error) {
 		if p.LID == 0 {
 			p.LID = uint16(device*8 + place + 1)
 		}
-		if p.LID >= 0xc000 {
+		if p.LID >= firstMulticastLID {
 			return nil, fmt.Errorf("LID %#x is not a unicast one, below 0xc000", p.LID)
 		}
 	default:
@@ -236,24 +238,43 @@ func (pc *PortConfig) build(device, place int) (*fabric.Port, error) {
 	}
 	p.GIDs = make([]fabric.GIDEntry, max(gidTableLen, len(entries)))
 	for i, e := range entries {
-		if !e.Addr.IsValid() {
-			continue
+		var err error
+		if p.GIDs[i], err = e.build(p, fmt.Sprintf("sim%dp%d", device, place)); err != nil {
+			return nil, fmt.Errorf("GID %d: %w", i, err)
 		}
-		g := fabric.GIDEntry{GID: e.Addr.As16()}
-		if p.LinkLayer == fabric.LinkEthernet {
-			switch e.Type {
-			case RoCEv1:
-				g.Type = fabric.GIDRoCEv1
-			case RoCEv2:
-				g.Type = fabric.GIDRoCEv2
-			default:
-				return nil, fmt.Errorf("GID %d has the unknown Type %d", i, e.Type)
-			}
-			g.NetDev = fmt.Sprintf("sim%dp%d", device, place)
-		}
-		p.GIDs[i] = g
 	}
 	return p, nil
+}
+
+// build makes the entry of a port whose network interface is netDev.
+func (e GIDEntry) build(p *fabric.Port, netDev string) (fabric.GIDEntry, error) {
+	if !e.Addr.IsValid() {
+		return fabric.GIDEntry{}, nil
+	}
+	g := fabric.GIDEntry{GID: e.Addr.As16()}
+	if p.LinkLayer != fabric.LinkEthernet {
+		return g, nil
+	}
+	g.NetDev = netDev
+	switch e.Type {
+	case RoCEv1:
+		g.Type = fabric.GIDRoCEv1
+	case RoCEv2:
+		g.Type = fabric.GIDRoCEv2
+	default:
+		return fabric.GIDEntry{}, fmt.Errorf("unknown Type %d", e.Type)
+	}
+	return g, nil
+}
+
+// netDev returns the network interface of a port.
+func netDev(d *fabric.Device, p *fabric.Port) string {
+	for _, e := range p.GIDs {
+		if e.NetDev != "" {
+			return e.NetDev
+		}
+	}
+	return d.Name
 }
 
 // Values of verbs for a link of four lanes at 100 Gbit/s each.

@@ -32,7 +32,8 @@ type host struct {
 	fabric   *Fabric
 	built    bool // the tree shows fabric
 	contexts map[uint64]*openDevice
-	lastUsed uint32 // number of a device file
+	nodes    map[*fabric.Device]*node // of fabric
+	lastUsed uint32                   // number of a device file
 }
 
 // openDevice is a context and the fabric that it keeps running.
@@ -42,25 +43,20 @@ type openDevice struct {
 }
 
 // start tells libibverbs where devices are, and the interposers who answers.
+// The folder itself is made when someone looks for devices.
 func (h *host) start() {
-	if h.folder, h.failed = sysfs.NewProcess(); h.failed == nil {
-		h.failed = os.Setenv("SYSFS_PATH", h.sys())
+	h.folder = sysfs.NewProcess()
+	if h.failed = os.Setenv("SYSFS_PATH", h.sys()); h.failed == nil {
+		interpose.Install(h)
 	}
-	interpose.Install(h)
 }
 
 func (h *host) sys() string { return filepath.Join(h.folder.Path, "sys") }
 
-// Fabric is a set of connected devices.
-type Fabric struct {
-	fabric  *fabric.Fabric
-	order   []DeviceConfig
-	devices []*node
-}
-
 // node is a device with what the system says of it.
 type node struct {
 	*fabric.Device
+	order    DeviceConfig
 	uverbs   string
 	identity uverbs.Identity
 }
@@ -78,21 +74,23 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fabric{fabric: fabric.New(devices...), order: order}
+	h.nodes = make(map[*fabric.Device]*node)
+	f := &Fabric{fabric: fabric.New(devices...), verbs: append(uverbs.Verbs(), openVerb), host: h}
 	if cfg != nil && cfg.Patience != 0 {
 		f.fabric.Patience = cfg.Patience
 	}
-	for _, d := range devices {
+	f.fabric.Intercept, f.fabric.Observe = f.intercept, f.observe
+	for i, d := range devices {
 		minor := firstMinor + h.lastUsed
 		h.lastUsed++
-		f.devices = append(f.devices, &node{Device: d, uverbs: fmt.Sprintf("uverbs%d", minor), identity: uverbs.Identity{
+		h.nodes[d] = &node{Device: d, order: order[i], uverbs: fmt.Sprintf("uverbs%d", minor), identity: uverbs.Identity{
 			Number:       deviceNumber(deviceMajor, minor),
 			NodeGUID:     guid(d),
 			VendorID:     vendorMellanox,
 			VendorPartID: connectX7,
 			FWVer:        firmware[0]<<32 | firmware[1]<<16 | firmware[2],
 			CompVectors:  compVectors,
-		}})
+		}}
 	}
 	return f, nil
 }
@@ -150,17 +148,8 @@ func (f *Fabric) Close() error {
 	if n := len(h.contexts); n > 0 {
 		return fmt.Errorf("sim: %d devices are open", n)
 	}
-	h.fabric, h.built = nil, false
+	h.fabric, h.nodes, h.built = nil, nil, false
 	return nil
-}
-
-// Devices returns the names of the devices.
-func (f *Fabric) Devices() []string {
-	var names []string
-	for _, d := range f.devices {
-		names = append(names, d.Name)
-	}
-	return names
 }
 
 // Discover implements interpose.Handler.
@@ -174,22 +163,30 @@ func (h *host) Discover() {
 		h.fabric, h.failed = h.newFabric(nil)
 	}
 	if h.failed == nil {
-		h.failed = sysfs.Write(h.sys(), h.fabric.describe())
+		h.failed = h.folder.Make()
+	}
+	if h.failed == nil {
+		h.failed = sysfs.Write(h.sys(), h.describe())
 	}
 	h.built = h.failed == nil
 }
 
-func (f *Fabric) describe() []sysfs.Device {
+// describe returns what the tree shows of the devices that are there.
+func (h *host) describe() []sysfs.Device {
 	var out []sysfs.Device
-	for i, d := range f.devices {
+	for _, d := range h.fabric.fabric.Devices() {
+		if d.Removed {
+			continue
+		}
+		n := h.nodes[d]
 		out = append(out, sysfs.Device{
-			Device:      d.Device,
-			Uverbs:      d.uverbs,
-			Number:      [2]uint32{deviceMajor, d.identity.Number&0xff | d.identity.Number>>12&^0xff},
-			PCIAddress:  f.order[i].PCIAddress,
-			NUMANode:    f.order[i].NUMANode,
+			Device:      d,
+			Uverbs:      n.uverbs,
+			Number:      [2]uint32{deviceMajor, n.identity.Number&0xff | n.identity.Number>>12&^0xff},
+			PCIAddress:  n.order.PCIAddress,
+			NUMANode:    n.order.NUMANode,
 			NodeType:    "1: CA",
-			NodeGUID:    d.identity.NodeGUID,
+			NodeGUID:    n.identity.NodeGUID,
 			FWVersion:   fmt.Sprintf("%d.%d.%d", firmware[0], firmware[1], firmware[2]),
 			BoardID:     "MT_0000000838",
 			HCAType:     "MT4129",
@@ -204,14 +201,44 @@ func (f *Fabric) describe() []sysfs.Device {
 
 // find returns the device of that file name. It wants the lock.
 func (h *host) find(name string) (*node, error) {
-	if h.fabric != nil {
-		for _, d := range h.fabric.devices {
-			if d.uverbs == name {
-				return d, nil
-			}
+	for _, n := range h.nodes {
+		if n.uverbs == name {
+			return n, nil
 		}
 	}
 	return nil, interpose.ErrNotOurs
+}
+
+// changed tells the programs that have d open of a change, and brings the tree
+// up to date. port is 0 if the event is the whole device's. It wants both
+// locks.
+func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) error {
+	for _, c := range h.contexts {
+		switch {
+		case c.Device() != d:
+		case port == 0:
+			c.RaiseDevice(t)
+		default:
+			c.RaisePort(port, t)
+		}
+	}
+	if !h.built {
+		return nil
+	}
+	return sysfs.Write(h.sys(), h.describe())
+}
+
+// withDevice calls f with both locks for a device of a fabric that is still
+// the process's.
+func (h *host) withDevice(of *Fabric, d *fabric.Device, f func() error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fabric != of {
+		return fmt.Errorf("sim: the fabric of %s is closed", d.Name)
+	}
+	of.fabric.Lock()
+	defer of.fabric.Unlock()
+	return f()
 }
 
 // DeviceNumber implements interpose.Handler.
@@ -241,7 +268,11 @@ func (h *host) Open(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, err := uverbs.Open(f.fabric, d.Device, &d.identity)
+	before := func(verb string) error { return f.beforeVerb(d.Name, verb) }
+	if err := before(openVerb); err != nil {
+		return 0, err
+	}
+	c, err := uverbs.Open(f.fabric, d.Device, &d.identity, before)
 	if err != nil {
 		return 0, err
 	}

@@ -5,18 +5,21 @@ package sim
 import (
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
 
-// Fabric is a set of connected devices.
-type Fabric struct{}
+var errUnsupported = fmt.Errorf("sim: needs Linux and cgo: %w", errors.ErrUnsupported)
 
 // New needs Linux and cgo: it returns an error wrapping errors.ErrUnsupported.
-func New(*Config) (*Fabric, error) {
-	return nil, fmt.Errorf("sim: needs Linux and cgo: %w", errors.ErrUnsupported)
-}
+func New(*Config) (*Fabric, error) { return nil, errUnsupported }
 
 // Close returns nil.
 func (*Fabric) Close() error { return nil }
 
-// Devices returns nil.
-func (*Fabric) Devices() []string { return nil }
+// host is what devices would be installed in.
+type host struct{}
+
+func (*host) withDevice(*Fabric, *fabric.Device, func() error) error { return errUnsupported }
+
+func (*host) changed(*fabric.Device, uint8, fabric.EventType) error { return errUnsupported }

@@ -15,6 +15,7 @@ const (
 	notReady               // RNR NAK: the receiver has no buffer
 	silence                // nothing came back
 	dead                   // nothing will come back
+	later                  // it was held up here
 )
 
 // outcome is how a request went, and what follows at the responder.
@@ -33,13 +34,15 @@ const (
 	turnBytes    = 1 << 20
 )
 
-// run executes posted requests for a turn. It returns how many it ended.
-func (q *QP) run() (n int) {
-	switch q.State {
-	case StateErr:
+// run executes posted requests for a turn of up to that many. It returns how
+// many it ended.
+func (q *QP) run(requests int) (n int) {
+	switch {
+	case q.Device.Removed:
+		return 0
+	case q.State == StateErr:
 		return q.flush()
-	case StateRTS:
-	default:
+	case q.State != StateRTS:
 		return 0
 	}
 	f := q.Device.fabric
@@ -51,35 +54,65 @@ func (q *QP) run() (n int) {
 		}
 		q.until = 0
 	}
-	for bytes := uint64(0); n < turnRequests && bytes < turnBytes && q.State == StateRTS; {
+	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS; {
 		if !q.headBusy && !q.Queues.NextSend(&q.head) {
 			break
 		}
 		q.headBusy = true
-		o := f.execute(q, &q.head)
+		o := f.attempt(q)
+		q.head.Attempts++
 		if o.answer != answered && !q.persist(&o) {
 			break
 		}
-		q.headBusy, q.since, q.rnrLeft = false, 0, q.Attr.RNRRetry
 		bytes += q.head.Length
 		n++
-		q.Queues.CompleteSend(&q.head, o.status)
-		if o.status != Success {
-			q.endBadly(o.status)
-		}
-		if o.failed != nil && o.failed.State != StateErr {
-			if o.event != 0 {
-				o.failed.Notify(o.event)
-			}
-			o.failed.Fail()
-		}
+		q.end(&o)
 	}
 	return n
 }
 
+// attempt executes the queue pair's request, unless a fault comes first.
+func (f *Fabric) attempt(q *QP) outcome {
+	if f.Intercept == nil {
+		return f.execute(q, &q.head)
+	}
+	switch v := f.Intercept(q, &q.head); v.Action {
+	case ActionEnd:
+		q.head.Vendor = v.Vendor
+		return ended(v.Status)
+	case ActionDrop:
+		return outcome{answer: silence}
+	case ActionRNR:
+		return outcome{answer: notReady}
+	case ActionDelay:
+		q.until = f.now() + v.Delay
+		f.wakeAt(q.until)
+		return outcome{answer: later}
+	}
+	return f.execute(q, &q.head)
+}
+
+// end completes the queue pair's request, and what follows from that.
+func (q *QP) end(o *outcome) {
+	q.headBusy, q.since, q.rnrLeft = false, 0, q.Attr.RNRRetry
+	if f := q.Device.fabric; f.Observe != nil {
+		f.Observe(q, &q.head, o.status)
+	}
+	q.Queues.CompleteSend(&q.head, o.status)
+	if o.status != Success {
+		q.endBadly()
+	}
+	if o.failed != nil && o.failed.State != StateErr {
+		if o.event != 0 {
+			o.failed.Notify(o.event)
+		}
+		o.failed.Fail()
+	}
+}
+
 // endBadly leaves RTS after a request failed. Only a reliable connection
 // takes its receive queue along.
-func (q *QP) endBadly(Status) {
+func (q *QP) endBadly() {
 	if q.Type == RC {
 		q.Fail()
 		return
@@ -105,7 +138,11 @@ func (q *QP) persist(o *outcome) bool {
 			}
 			q.rnrLeft--
 		}
-		q.until = now + rnrDelay(q.peer.Attr.MinRNRTimer)
+		code := uint8(shortestRNR)
+		if q.peer != nil {
+			code = q.peer.Attr.MinRNRTimer
+		}
+		q.until = now + rnrDelay(code)
 	case silence:
 		if q.since == 0 {
 			q.since = now
@@ -118,6 +155,8 @@ func (q *QP) persist(o *outcome) bool {
 	case dead:
 		o.status = RetryExceeded
 		return true
+	case later:
+		return false
 	}
 	f.wakeAt(q.until)
 	return false
@@ -132,6 +171,9 @@ var rnrDelays = [32]uint32{
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
 	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 }
+
+// shortestRNR is the code of the least delay.
+const shortestRNR = 1
 
 func rnrDelay(code uint8) time.Duration {
 	return time.Duration(rnrDelays[code&31]) * 10 * time.Microsecond

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,8 +150,10 @@ func (f *Fabric) Step() (n int, waiting time.Duration) {
 	f.Lock()
 	defer f.Unlock()
 	f.engine.nextAt = 0
-	for i := 0; i < len(f.qps); i++ {
-		n += f.qps[i].run()
+	if !f.paused {
+		for i := 0; i < len(f.qps); i++ {
+			n += f.qps[i].run(turnRequests)
+		}
 	}
 	for i := 0; i < len(f.pollers); i++ {
 		n += f.pollers[i].Poll()
@@ -159,4 +162,23 @@ func (f *Fabric) Step() (n int, waiting time.Duration) {
 		return n, -1
 	}
 	return n, max(0, f.engine.nextAt-f.now())
+}
+
+// Pause has the engine leave requests alone, or no longer.
+func (f *Fabric) Pause(paused bool) {
+	f.paused = paused
+	f.Kick()
+}
+
+// Execute ends one request, of the queue pair that order chooses among those
+// that have one. It reports whether there was one whose time had come.
+func (f *Fabric) Execute(order func(n int) int) bool {
+	for ready := slices.Clone(f.qps); len(ready) > 0; {
+		i := order(len(ready))
+		if ready[i].run(1) > 0 {
+			return true
+		}
+		ready = slices.Delete(ready, i, i+1)
+	}
+	return false
 }

@@ -16,8 +16,15 @@ type Fabric struct {
 	// that is not ready to receive, or whose port is down.
 	Patience time.Duration
 
+	// Intercept, if set, is asked before a request is executed; a request that
+	// it holds up it is asked about again. Observe, if set, is told how each ends.
+	// Both are called with the lock held.
+	Intercept func(*QP, *Request) Verdict
+	Observe   func(*QP, *Request, Status)
+
 	devices []*Device
 	qps     []*QP
+	paused  bool
 	pollers []Poller
 	start   time.Time
 	engine  engine
@@ -26,6 +33,27 @@ type Fabric struct {
 	local, remote []dma.Span
 	old           uint64
 }
+
+// Verdict is what an interceptor wants of a request. The zero value lets it
+// go on.
+type Verdict struct {
+	Action Action
+	Status Status        // of ActionEnd
+	Vendor uint8         // with Status; 0 is the usual one
+	Delay  time.Duration // of ActionDelay
+}
+
+// Action is the kind of a verdict.
+type Action uint8
+
+// The kinds.
+const (
+	ActionNone  Action = iota
+	ActionEnd          // it ends with a status
+	ActionDrop         // it is lost, and sent again after a while
+	ActionRNR          // the receiver says that it is not ready
+	ActionDelay        // it goes on later
+)
 
 // Poller looks into memory that programs change without a doorbell's sound,
 // such as a completion queue's arming. It returns how much it did.

@@ -58,6 +58,9 @@ type Request struct {
 	Index   uint16
 	Opcode  uint8
 	Problem string // of OpInvalid
+	Vendor  uint8  // code to complete it with; 0 is the status's own
+
+	Attempts int // how often it was tried before
 }
 
 // Receive is one element of a receive queue.

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"syscall"
@@ -270,7 +271,7 @@ func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
 	e := cqe{opcode: opReq, uidx: q.cfg.UIndex, wqeOpcode: r.Opcode, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(r.Length)}
 	if st != fabric.Success {
 		s := syndromes[st]
-		e.opcode, e.syndrome, e.vendor = opReqError, s.code, s.vendor
+		e.opcode, e.syndrome, e.vendor = opReqError, s.code, cmp.Or(r.Vendor, s.vendor)
 	} else if !r.Signaled {
 		return
 	}

@@ -4,6 +4,7 @@ package sysfs
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -17,27 +18,38 @@ type Process struct {
 	lock *os.File
 }
 
-// NewProcess makes the folder, below the system's folder for temporary files,
-// and removes those of processes that are gone.
-func NewProcess() (*Process, error) {
-	base := filepath.Join(os.TempDir(), fmt.Sprintf("goverbs-sim-%d", os.Getuid()))
+// NewProcess chooses the folder, below the system's folder for temporary
+// files.
+func NewProcess() *Process {
+	base := fmt.Sprintf("goverbs-sim-%d", os.Getuid())
+	name := fmt.Sprintf("%d-%016x", os.Getpid(), rand.Uint64())
+	return &Process{Path: filepath.Join(os.TempDir(), base, name)}
+}
+
+// Make makes the folder and removes those of processes that are gone. Making
+// it again does nothing.
+func (p *Process) Make() error {
+	if p.lock != nil {
+		return nil
+	}
+	base := filepath.Dir(p.Path)
 	if err := os.MkdirAll(base, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	sweep(base)
-	dir, err := os.MkdirTemp(base, fmt.Sprintf("%d-", os.Getpid()))
-	if err != nil {
-		return nil, err
+	if err := os.Mkdir(p.Path, 0o700); err != nil {
+		return err
 	}
-	lock, err := os.Create(filepath.Join(dir, lockName))
+	lock, err := os.Create(filepath.Join(p.Path, lockName))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, err
+		return err
 	}
-	return &Process{dir, lock}, nil
+	p.lock = lock
+	return nil
 }
 
 const lockName = "lock"

@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -30,6 +31,7 @@ type Context struct {
 	device   *fabric.Device
 	identity *Identity
 	pages    *pages
+	before   func(verb string) error
 	id       uint64 // in package interpose
 
 	objects  table
@@ -40,8 +42,9 @@ type Context struct {
 	lastCQN, lastSRQN uint32
 }
 
-// Open opens a device. The file's descriptor is the program's to close.
-func Open(f *fabric.Fabric, d *fabric.Device, identity *Identity) (*Context, error) {
+// Open opens a device. The file's descriptor is the program's to close. Each
+// verb asks before, with the fabric's lock held, whether to fail.
+func Open(f *fabric.Fabric, d *fabric.Device, identity *Identity, before func(verb string) error) (*Context, error) {
 	if d.Removed {
 		return nil, syscall.ENODEV
 	}
@@ -49,7 +52,7 @@ func Open(f *fabric.Fabric, d *fabric.Device, identity *Identity) (*Context, err
 	if err != nil {
 		return nil, err
 	}
-	c := &Context{fabric: f, device: d, identity: identity, pages: p}
+	c := &Context{fabric: f, device: d, identity: identity, pages: p, before: before}
 	if c.id, err = interpose.AddFile(p.fd, identity.Number); err != nil {
 		unix.Close(p.fd)
 		return nil, err
@@ -140,6 +143,9 @@ func (c *Context) Ioctl(at unsafe.Pointer) error {
 	if c.device.Removed {
 		return syscall.EIO // whatever it is: the kernel has cleaned up
 	}
+	if err := c.before(h.verb); err != nil {
+		return err
+	}
 	return h.call(c, &r)
 }
 
@@ -150,53 +156,65 @@ type method struct {
 	command        uint32
 }
 
-// handler answers a method. prepare does what takes long, without the lock.
+// handler answers a method, for the sake of a verb. prepare does what takes
+// long, without the lock.
 type handler struct {
+	verb    string
 	call    func(*Context, *uapi.Request) error
 	prepare func(*uapi.Request) error
 }
 
 var methods map[method]handler
 
+// Verbs returns the names of all verbs that an open device answers, sorted.
+func Verbs() []string {
+	var names []string
+	for _, h := range methods {
+		names = append(names, h.verb)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func init() {
 	write := func(command uint32) method {
 		return method{uapi.ObjectDevice, uapi.MethodInvokeWrite, command + 1}
 	}
 	methods = map[method]handler{
-		{uapi.ObjectDevice, uapi.MethodGetContext, 0}:    {call: (*Context).getContext},
-		{uapi.ObjectDevice, uapi.MethodQueryContext, 0}:  {call: (*Context).getContext},
-		{uapi.ObjectDevice, uapi.MethodQueryPort, 0}:     {call: (*Context).queryPort},
-		{uapi.ObjectDevice, uapi.MethodQueryGIDTable, 0}: {call: (*Context).queryGIDTable},
-		{uapi.ObjectDevice, uapi.MethodQueryGIDEntry, 0}: {call: (*Context).queryGIDEntry},
-		write(uapi.CmdQueryDevice):                       {call: (*Context).queryDevice},
-		write(uapi.CmdQueryDevice | uapi.CmdExtended):    {call: (*Context).queryDeviceEx},
+		{uapi.ObjectDevice, uapi.MethodGetContext, 0}:    {"get_context", (*Context).getContext, nil},
+		{uapi.ObjectDevice, uapi.MethodQueryContext, 0}:  {"get_context", (*Context).getContext, nil},
+		{uapi.ObjectDevice, uapi.MethodQueryPort, 0}:     {"query_port", (*Context).queryPort, nil},
+		{uapi.ObjectDevice, uapi.MethodQueryGIDTable, 0}: {"query_gid", (*Context).queryGIDTable, nil},
+		{uapi.ObjectDevice, uapi.MethodQueryGIDEntry, 0}: {"query_gid", (*Context).queryGIDEntry, nil},
+		write(uapi.CmdQueryDevice):                       {"query_device", (*Context).queryDevice, nil},
+		write(uapi.CmdQueryDevice | uapi.CmdExtended):    {"query_device", (*Context).queryDeviceEx, nil},
 
-		{uapi.ObjectAsyncEvent, uapi.MethodCreate, 0}: {call: (*Context).createAsync},
-		write(uapi.CmdCreateCompChannel):              {call: (*Context).createChannel},
+		{uapi.ObjectAsyncEvent, uapi.MethodCreate, 0}: {"create_async", (*Context).createAsync, nil},
+		write(uapi.CmdCreateCompChannel):              {"create_comp_channel", (*Context).createChannel, nil},
 
-		write(uapi.CmdAllocPD):                     {call: (*Context).allocPD},
-		{uapi.ObjectPD, uapi.MethodEnd, 0}:         {call: endMethod[*pd]},
-		write(uapi.CmdCreateAH):                    {call: (*Context).createAH},
-		{uapi.ObjectAH, uapi.MethodEnd, 0}:         {call: endMethod[*ah]},
-		write(uapi.CmdRegMR):                       {call: (*Context).regMR, prepare: pin},
-		{uapi.ObjectMR, uapi.MethodMRRegDMABuf, 0}: {call: (*Context).regDMABuf},
-		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {call: (*Context).queryMR},
-		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {call: endMethod[*mr]},
-		{uapi.ObjectCQ, uapi.MethodCreate, 0}:      {call: (*Context).createCQ},
-		write(uapi.CmdResizeCQ):                    {call: (*Context).resizeCQ},
-		{uapi.ObjectCQ, uapi.MethodDestroy, 0}:     {call: (*Context).destroyCQ},
-		{uapi.ObjectSRQ, uapi.MethodCreate, 0}:     {call: (*Context).createSRQ},
-		write(uapi.CmdModifySRQ):                   {call: (*Context).modifySRQ},
-		write(uapi.CmdQuerySRQ):                    {call: (*Context).querySRQ},
-		{uapi.ObjectSRQ, uapi.MethodDestroy, 0}:    {call: (*Context).destroySRQ},
-		{uapi.ObjectQP, uapi.MethodCreate, 0}:      {call: (*Context).createQP},
-		write(uapi.CmdModifyQP):                    {call: (*Context).modifyQP},
-		write(uapi.CmdModifyQP | uapi.CmdExtended): {call: (*Context).modifyQP},
-		write(uapi.CmdQueryQP):                     {call: (*Context).queryQP},
-		{uapi.ObjectQP, uapi.MethodDestroy, 0}:     {call: (*Context).destroyQP},
+		write(uapi.CmdAllocPD):                     {"alloc_pd", (*Context).allocPD, nil},
+		{uapi.ObjectPD, uapi.MethodEnd, 0}:         {"dealloc_pd", endMethod[*pd], nil},
+		write(uapi.CmdCreateAH):                    {"create_ah", (*Context).createAH, nil},
+		{uapi.ObjectAH, uapi.MethodEnd, 0}:         {"destroy_ah", endMethod[*ah], nil},
+		write(uapi.CmdRegMR):                       {"reg_mr", (*Context).regMR, pin},
+		{uapi.ObjectMR, uapi.MethodMRRegDMABuf, 0}: {"reg_dmabuf_mr", (*Context).regDMABuf, nil},
+		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {"query_mr", (*Context).queryMR, nil},
+		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},
+		{uapi.ObjectCQ, uapi.MethodCreate, 0}:      {"create_cq", (*Context).createCQ, nil},
+		write(uapi.CmdResizeCQ):                    {"resize_cq", (*Context).resizeCQ, nil},
+		{uapi.ObjectCQ, uapi.MethodDestroy, 0}:     {"destroy_cq", (*Context).destroyCQ, nil},
+		{uapi.ObjectSRQ, uapi.MethodCreate, 0}:     {"create_srq", (*Context).createSRQ, nil},
+		write(uapi.CmdModifySRQ):                   {"modify_srq", (*Context).modifySRQ, nil},
+		write(uapi.CmdQuerySRQ):                    {"query_srq", (*Context).querySRQ, nil},
+		{uapi.ObjectSRQ, uapi.MethodDestroy, 0}:    {"destroy_srq", (*Context).destroySRQ, nil},
+		{uapi.ObjectQP, uapi.MethodCreate, 0}:      {"create_qp", (*Context).createQP, nil},
+		write(uapi.CmdModifyQP):                    {"modify_qp", (*Context).modifyQP, nil},
+		write(uapi.CmdModifyQP | uapi.CmdExtended): {"modify_qp", (*Context).modifyQP, nil},
+		write(uapi.CmdQueryQP):                     {"query_qp", (*Context).queryQP, nil},
+		{uapi.ObjectQP, uapi.MethodDestroy, 0}:     {"destroy_qp", (*Context).destroyQP, nil},
 
-		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARAlloc, 0}:   {call: (*Context).allocUAR},
-		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARDestroy, 0}: {call: (*Context).freeUAR},
+		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARAlloc, 0}:   {"alloc_uar", (*Context).allocUAR, nil},
+		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARDestroy, 0}: {"free_uar", (*Context).freeUAR, nil},
 	}
 }
 

@@ -1,0 +1,229 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+// Op is what a request asks for.
+type Op uint8
+
+// The operations that faults can be about and traces show.
+const (
+	AnyOp Op = iota
+	Send
+	Write
+	Read
+	CompareSwap
+	FetchAdd
+	Other // a no-operation, or one on the device's own tables
+)
+
+var opNames = []string{"any", "send", "write", "read", "compare-swap", "fetch-add", "other"}
+
+// String returns the operation's name.
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return fmt.Sprintf("Op(%d)", uint8(o))
+}
+
+var opOf = map[fabric.Op]Op{fabric.OpSend: Send, fabric.OpWrite: Write, fabric.OpRead: Read, fabric.OpCompareSwap: CompareSwap, fabric.OpFetchAdd: FetchAdd}
+
+// Status is how a request ends, with the numbers of enum ibv_wc_status.
+type Status uint8
+
+// The statuses.
+const (
+	Success              = Status(fabric.Success)
+	LocalLengthError     = Status(fabric.LocalLengthError)
+	LocalQPOpError       = Status(fabric.LocalQPOpError)
+	LocalProtectionError = Status(fabric.LocalProtectionError)
+	FlushError           = Status(fabric.FlushError)
+	BindError            = Status(fabric.BindError)
+	BadResponseError     = Status(fabric.BadResponseError)
+	LocalAccessError     = Status(fabric.LocalAccessError)
+	RemoteInvalidRequest = Status(fabric.RemoteInvalidRequest)
+	RemoteAccessError    = Status(fabric.RemoteAccessError)
+	RemoteOperationError = Status(fabric.RemoteOperationError)
+	RetryExceeded        = Status(fabric.RetryExceeded)
+	RNRRetryExceeded     = Status(fabric.RNRRetryExceeded)
+	RemoteAborted        = Status(fabric.RemoteAborted)
+)
+
+var statusNames = map[Status]string{
+	Success: "success", LocalLengthError: "local length error", LocalQPOpError: "local QP operation error", LocalProtectionError: "local protection error",
+	FlushError: "flushed", BindError: "bind error", BadResponseError: "bad response", LocalAccessError: "local access error",
+	RemoteInvalidRequest: "remote invalid request", RemoteAccessError: "remote access error", RemoteOperationError: "remote operation error",
+	RetryExceeded: "retries exceeded", RNRRetryExceeded: "RNR retries exceeded", RemoteAborted: "remote aborted",
+}
+
+// String describes the status.
+func (s Status) String() string {
+	return cmp.Or(statusNames[s], fmt.Sprintf("Status(%d)", uint8(s)))
+}
+
+// VerbFault makes a verb fail.
+type VerbFault struct {
+	Device string        // by name; empty for any
+	Verb   string        // such as "create_qp", "reg_mr" or "open_device"; empty for any
+	Err    syscall.Errno // what it fails with; required
+
+	// After is how many matching verbs still succeed. Times is how many fail
+	// then: 0 means one, a negative number all.
+	After, Times int
+}
+
+// RequestFault makes send requests fail or take longer. The fields that choose
+// requests match any if they are zero. At most one of the fields that say what
+// happens may be set.
+type RequestFault struct {
+	Device string
+	QPN    uint32
+	Op     Op
+	RKey   uint32
+
+	Status Status        // the request ends with this error
+	Vendor uint8         // and this code; 0 is the usual one
+	Drop   bool          // its packets are lost; the device sends them again
+	RNR    bool          // the receiver says that it is not ready
+	Delay  time.Duration // it waits that long before it goes on
+
+	// After is how many matching requests still go well. Times is how many fail
+	// then, or with Drop and RNR how many attempts: 0 means one, a negative
+	// number all.
+	After, Times int
+}
+
+// Fault is something that goes wrong on purpose.
+type Fault struct {
+	f       *Fabric
+	verb    *VerbFault
+	request *RequestFault
+	skip    int // matches to let go
+	left    int // negative for all
+	hits    int
+}
+
+// FailVerb plans a fault of verbs.
+func (f *Fabric) FailVerb(v VerbFault) (*Fault, error) {
+	if v.Err == 0 {
+		return nil, fmt.Errorf("sim: a verb can't fail without Err")
+	}
+	if v.Verb != "" && !slices.Contains(f.verbs, v.Verb) {
+		return nil, fmt.Errorf("sim: unknown verb %q, want one of %q", v.Verb, f.verbs)
+	}
+	return f.plan(&Fault{verb: &v}, v.Device, v.After, v.Times)
+}
+
+// FailRequest plans a fault of requests.
+func (f *Fabric) FailRequest(r RequestFault) (*Fault, error) {
+	kinds := 0
+	for _, set := range []bool{r.Status != Success, r.Drop, r.RNR, r.Delay != 0} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return nil, fmt.Errorf("sim: %d of Status, Drop, RNR and Delay are set, want one", kinds)
+	}
+	if r.Status != Success && statusNames[r.Status] == "" {
+		return nil, fmt.Errorf("sim: devices don't report %v", r.Status)
+	}
+	return f.plan(&Fault{request: &r}, r.Device, r.After, r.Times)
+}
+
+func (f *Fabric) plan(t *Fault, device string, after, times int) (*Fault, error) {
+	if device != "" {
+		if _, err := f.Device(device); err != nil {
+			return nil, err
+		}
+	}
+	if after < 0 {
+		return nil, fmt.Errorf("sim: After is %d, want 0 or more", after)
+	}
+	t.f, t.skip, t.left = f, after, cmp.Or(times, 1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, t)
+	return t, nil
+}
+
+// Hits returns how often the fault has struck.
+func (t *Fault) Hits() int {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	return t.hits
+}
+
+// Close ends the fault. It returns nil.
+func (t *Fault) Close() error {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	t.f.faults = slices.DeleteFunc(t.f.faults, func(o *Fault) bool { return o == t })
+	return nil
+}
+
+// strike reports whether a fault that matches strikes. again says that the
+// match is one that was counted before.
+func (t *Fault) strike(again bool) bool {
+	if t.skip > 0 {
+		if !again {
+			t.skip--
+		}
+		return false
+	}
+	if t.left == 0 {
+		return false
+	}
+	if t.left > 0 {
+		t.left--
+	}
+	t.hits++
+	return true
+}
+
+// openVerb is the verb that opens a device.
+const openVerb = "open_device"
+
+// beforeVerb fails a verb if a fault says so.
+func (f *Fabric) beforeVerb(device, verb string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.faults {
+		v := t.verb
+		if v != nil && (v.Device == "" || v.Device == device) && (v.Verb == "" || v.Verb == verb) && t.strike(false) {
+			return v.Err
+		}
+	}
+	return nil
+}
+
+// intercept fails a request if a fault says so.
+func (f *Fabric) intercept(q *fabric.QP, r *fabric.Request) fabric.Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.faults {
+		v := t.request
+		if v == nil || v.Device != "" && v.Device != q.Device.Name || v.QPN != 0 && v.QPN != q.Num || v.RKey != 0 && v.RKey != r.RKey ||
+			v.Op != AnyOp && v.Op != cmp.Or(opOf[r.Op], Other) || !t.strike(r.Attempts > 0) {
+			continue
+		}
+		switch {
+		case v.Drop:
+			return fabric.Verdict{Action: fabric.ActionDrop}
+		case v.RNR:
+			return fabric.Verdict{Action: fabric.ActionRNR}
+		case v.Delay != 0:
+			return fabric.Verdict{Action: fabric.ActionDelay, Delay: v.Delay}
+		}
+		return fabric.Verdict{Action: fabric.ActionEnd, Status: fabric.Status(v.Status), Vendor: v.Vendor}
+	}
+	return fabric.Verdict{}
+}

@@ -1,0 +1,398 @@
+//go:build linux && cgo
+
+package sim_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/sim"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// ordered is pair with the fabric.
+func ordered(t *testing.T, cfg *sim.Config, end endConfig) (f *sim.Fabric, a, b *end) {
+	t.Helper()
+	f = newFabric(t, cfg)
+	a = openNode(t, "sim_mlx5_0").newEnd(end)
+	b = openNode(t, "sim_mlx5_1").newEnd(end)
+	connect(a, b)
+	return f, a, b
+}
+
+func failVerb(t *testing.T, f *sim.Fabric, v sim.VerbFault) *sim.Fault {
+	t.Helper()
+	fault, err := f.FailVerb(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fault
+}
+
+func failRequest(t *testing.T, f *sim.Fabric, r sim.RequestFault) *sim.Fault {
+	t.Helper()
+	fault, err := f.FailRequest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fault
+}
+
+func TestVerbFaults(t *testing.T) {
+	f := newFabric(t, nil)
+	n := openNode(t, "sim_mlx5_0")
+	register := func() error {
+		mr, err := ibverbs.RegMR(n.pd, capi.Addr(addr(n.buf)), 64, 0)
+		if err == nil {
+			err = ibverbs.DeregMR(mr)
+		}
+		return err
+	}
+	fault := failVerb(t, f, sim.VerbFault{Verb: "reg_mr", Err: syscall.ENOMEM, After: 1, Times: 2})
+	failVerb(t, f, sim.VerbFault{Verb: "reg_mr", Err: syscall.EPERM, Device: "sim_mlx5_1", Times: -1})
+	var got []bool
+	for range 5 {
+		err := register()
+		got = append(got, errors.Is(err, syscall.ENOMEM))
+		if err != nil && !errors.Is(err, syscall.ENOMEM) {
+			t.Error(err)
+		}
+	}
+	if want := []bool{false, true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("failed: %v, want %v", got, want)
+	}
+	if fault.Hits() != 2 {
+		t.Errorf("%d hits", fault.Hits())
+	}
+
+	fault = failVerb(t, f, sim.VerbFault{Verb: "open_device", Err: syscall.EACCES, Times: -1})
+	var count int32
+	list, err := ibverbs.GetDeviceList(&count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ibverbs.FreeDeviceList(list)
+	if _, err := ibverbs.OpenDevice(list.Get()); err == nil {
+		t.Error("the device opens")
+	}
+	if err := fault.Close(); err != nil {
+		t.Error(err)
+	}
+	ctx, err := ibverbs.OpenDevice(list.Get())
+	if err != nil {
+		t.Fatalf("after the fault: %v", err)
+	}
+	if err := ibverbs.CloseDevice(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaultsThatMakeNoSense(t *testing.T) {
+	f := newFabric(t, nil)
+	for _, v := range []sim.VerbFault{{Verb: "reg_mr"}, {Verb: "brew_tea", Err: 1}, {Device: "none", Err: 1}, {Err: 1, After: -1}} {
+		if _, err := f.FailVerb(v); err == nil {
+			t.Errorf("%+v is accepted", v)
+		}
+	}
+	for _, r := range []sim.RequestFault{{}, {Drop: true, RNR: true}, {Status: 200}, {Drop: true, Device: "none"}} {
+		if _, err := f.FailRequest(r); err == nil {
+			t.Errorf("%+v is accepted", r)
+		}
+	}
+}
+
+// Every status that the interface knows reaches the program through libmlx5.
+func TestRequestFaultsWithEveryStatus(t *testing.T) {
+	for _, st := range []sim.Status{sim.LocalLengthError, sim.LocalQPOpError, sim.LocalProtectionError, sim.FlushError, sim.BindError, sim.BadResponseError,
+		sim.LocalAccessError, sim.RemoteInvalidRequest, sim.RemoteAccessError, sim.RemoteOperationError, sim.RetryExceeded, sim.RNRRetryExceeded, sim.RemoteAborted} {
+		t.Run(strings.ReplaceAll(st.String(), " ", "_"), func(t *testing.T) {
+			f, a, b := ordered(t, nil, endConfig{})
+			failRequest(t, f, sim.RequestFault{QPN: ibverbs.QPNum(a.qp), Op: sim.Write, Status: st, Vendor: 0x42, After: 1})
+			w := request{op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey}
+			a.post(w)
+			a.waitSend(0, ibverbs.IBV_WC_SUCCESS)
+			w.id = 1
+			a.post(w)
+			if wc := a.waitSend(1, ibverbs.WCStatus(st)); wc.VendorErr != 0x42 {
+				t.Errorf("vendor error %#x", wc.VendorErr)
+			}
+		})
+	}
+}
+
+func TestDroppedAndDelayedRequestsArrive(t *testing.T) {
+	for _, r := range []sim.RequestFault{{Drop: true, Times: 3}, {RNR: true, Times: 3}, {Delay: time.Millisecond}} {
+		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) {
+			f, a, b := ordered(t, nil, endConfig{})
+			trace := f.Trace()
+			defer trace.Close()
+			fault := failRequest(t, f, r)
+			for i := range 3 {
+				a.post(request{id: uint64(i), op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+			}
+			for i := range 3 {
+				a.waitSend(uint64(i), ibverbs.IBV_WC_SUCCESS)
+			}
+			want := max(r.Times, 1)
+			if fault.Hits() != want {
+				t.Errorf("%d hits, want %d", fault.Hits(), want)
+			}
+			if got := trace.Records()[0].Attempts; got != want+1 {
+				t.Errorf("%d attempts, want %d", got, want+1)
+			}
+		})
+	}
+}
+
+func TestDropsForEverExhaustRetries(t *testing.T) {
+	f, a, b := ordered(t, &sim.Config{Patience: time.Millisecond}, endConfig{})
+	failRequest(t, f, sim.RequestFault{Drop: true, Times: -1})
+	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	a.waitSend(1, ibverbs.IBV_WC_RETRY_EXC_ERR)
+}
+
+func TestTraceShowsWhatTheDeviceSaw(t *testing.T) {
+	f, a, b := ordered(t, nil, endConfig{})
+	trace := f.Trace()
+	b.postRecv(1, piece{0, 64})
+	a.post(request{id: 1, op: ibverbs.IBV_WR_SEND_WITH_IMM, flags: ibverbs.IBV_SEND_INLINE, imm: 0xabcd, pieces: []piece{{0, 10}}})
+	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+	a.post(request{id: 2, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}, {20, 8}}, remote: addr(b.buf), rkey: b.mr.RKey + 0x100000})
+	a.waitSend(2, ibverbs.IBV_WC_REM_ACCESS_ERR)
+	if err := trace.Close(); err != nil {
+		t.Error(err)
+	}
+	got := trace.Records()
+	if len(got) != 2 {
+		t.Fatalf("%d records", len(got))
+	}
+	qpn := ibverbs.QPNum(a.qp)
+	want := []string{
+		fmt.Sprintf("sim_mlx5_0 QP %#x #0 send 10 B inline imm 0xabcd: success", qpn),
+		fmt.Sprintf("sim_mlx5_0 QP %#x #1 write 16 B in 2 pieces at %#x rkey %#x: remote access error", qpn, addr(b.buf), b.mr.RKey+0x100000),
+	}
+	for i, r := range got {
+		if r.String() != want[i] {
+			t.Errorf("record %d:\n got %s\nwant %s", i, r, want[i])
+		}
+	}
+}
+
+func TestSteps(t *testing.T) {
+	f := newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	var as []*end
+	for range 3 {
+		a, b := na.newEnd(endConfig{}), nb.newEnd(endConfig{})
+		connect(a, b)
+		as = append(as, a)
+	}
+	run := func(step func(n int) int) (order []uint32) {
+		t.Helper()
+		trace := f.Trace()
+		f.Pause()
+		for i := range 4 {
+			for _, a := range as {
+				a.post(request{id: uint64(i), op: ibverbs.IBV_WR_RDMA_WRITE, remote: addr(nb.buf), rkey: nb.mr.RKey})
+			}
+		}
+		for _, a := range as {
+			a.none(a.scq)
+		}
+		for _, n := range []int{1, 0, 5, 100} {
+			before := len(trace.Records())
+			done := step(n)
+			if want := min(n, 12-before); done != want || len(trace.Records()) != before+done {
+				t.Fatalf("step of %d did %d, recorded %d", n, done, len(trace.Records())-before)
+			}
+		}
+		f.Resume()
+		for _, r := range trace.Records() {
+			order = append(order, r.QPN)
+		}
+		trace.Close()
+		for _, a := range as {
+			for i := range 4 {
+				a.waitSend(uint64(i), ibverbs.IBV_WC_SUCCESS)
+			}
+		}
+		return order
+	}
+	if order := run(f.Step); !slices.IsSorted(order) {
+		t.Errorf("order is %v, want that of creation", order)
+	}
+	seeded := func(seed uint64) []uint32 { return run(func(n int) int { return f.StepRandom(n, seed) }) }
+	if one, again := seeded(5), seeded(5); !slices.Equal(one, again) || slices.IsSorted(one) {
+		t.Errorf("seed 5 makes %v, then %v", one, again)
+	}
+}
+
+func TestPortFlap(t *testing.T) {
+	f, a, b := ordered(t, &sim.Config{Patience: time.Hour}, endConfig{})
+	d, err := f.Device("sim_mlx5_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetLink(1, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.asyncEvent(); got != ibverbs.IBV_EVENT_PORT_ERR {
+		t.Errorf("event is %v", got)
+	}
+	var attr ibverbs.PortAttr
+	if err := ibverbs.QueryPort(b.ctx, 1, &attr); err != nil || attr.State != ibverbs.IBV_PORT_DOWN {
+		t.Errorf("port is %v, %v", attr.State, err)
+	}
+	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	a.none(a.scq)
+	if err := d.SetLink(1, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.asyncEvent(); got != ibverbs.IBV_EVENT_PORT_ACTIVE {
+		t.Errorf("event is %v", got)
+	}
+	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+	if err := d.SetLink(2, true); err == nil {
+		t.Error("a port that is not there")
+	}
+}
+
+func TestChangesOfAddresses(t *testing.T) {
+	f := newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{Ports: []sim.PortConfig{{}, {LinkLayer: sim.InfiniBand}}}}})
+	n := openNode(t, "sim_mlx5_0")
+	d, err := f.Device("sim_mlx5_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		do   func() error
+		want ibverbs.EventType
+	}{
+		{func() error { return d.SetGID(1, 5, sim.GIDEntry{Addr: netip.MustParseAddr("2001:db8::1")}) }, ibverbs.IBV_EVENT_GID_CHANGE},
+		{func() error { return d.SetLID(2, 77) }, ibverbs.IBV_EVENT_LID_CHANGE},
+		{func() error { return d.SetPKeys(1, []uint16{0x8005}) }, ibverbs.IBV_EVENT_PKEY_CHANGE},
+		{func() error { return d.Reregister(2) }, ibverbs.IBV_EVENT_CLIENT_REREGISTER},
+		{d.Fatal, ibverbs.IBV_EVENT_DEVICE_FATAL},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.asyncEvent(); got != c.want {
+			t.Errorf("event is %v, want %v", got, c.want)
+		}
+	}
+	var g ibverbs.GID
+	if err := ibverbs.QueryGID(n.ctx, 1, 5, &g); err != nil || netip.AddrFrom16(*g.Raw()).String() != "2001:db8::1" {
+		t.Errorf("GID is %v, %v", g.Raw(), err)
+	}
+	var attr ibverbs.PortAttr
+	if err := ibverbs.QueryPort(n.ctx, 2, &attr); err != nil || attr.LID != 77 {
+		t.Errorf("LID is %d, %v", attr.LID, err)
+	}
+	for _, err := range []error{d.SetGID(1, 99, sim.GIDEntry{}), d.SetLID(1, 5), d.SetLID(2, 0xffff), d.SetPKeys(1, nil)} {
+		if err == nil {
+			t.Error("a change that makes no sense is accepted")
+		}
+	}
+}
+
+func TestFailQP(t *testing.T) {
+	f, a, b := ordered(t, nil, endConfig{})
+	d, err := f.Device("sim_mlx5_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.postRecv(4, piece{0, 8})
+	if err := d.FailQP(ibverbs.QPNum(b.qp)); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.asyncEvent(); got != ibverbs.IBV_EVENT_QP_FATAL {
+		t.Errorf("event is %v", got)
+	}
+	b.waitRecv(4, ibverbs.IBV_WC_WR_FLUSH_ERR)
+	a.post(request{id: 1, op: ibverbs.IBV_WR_SEND})
+	a.waitSend(1, ibverbs.IBV_WC_RETRY_EXC_ERR)
+	if err := d.FailQP(1); err == nil {
+		t.Error("a queue pair that is not there")
+	}
+}
+
+// A device that is pulled out answers every verb with EIO. The library keeps
+// its objects then; they die with the process.
+func TestRemovedDevice(t *testing.T) {
+	f := newFabric(t, &sim.Config{Patience: time.Millisecond})
+	peer := openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+	ctx := openDevice(t, "sim_mlx5_0")
+	defer ibverbs.CloseDevice(ctx)
+	pd, err := ibverbs.AllocPD(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := f.Device("sim_mlx5_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, ctx: ctx, arena: peer.arena}
+	if got := n.asyncEvent(); got != ibverbs.IBV_EVENT_DEVICE_FATAL {
+		t.Errorf("event is %v", got)
+	}
+	if _, err := ibverbs.AllocPD(ctx); !errors.Is(err, syscall.EIO) {
+		t.Errorf("alloc_pd: %v, want EIO", err)
+	}
+	if err := ibverbs.DeallocPD(pd); !errors.Is(err, syscall.EIO) {
+		t.Errorf("dealloc_pd: %v, want EIO", err)
+	}
+	var count int32
+	list, err := ibverbs.GetDeviceList(&count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ibverbs.FreeDeviceList(list)
+	if count != 1 {
+		t.Errorf("%d devices are listed, want 1", count)
+	}
+}
+
+func TestNewWhileDevicesAreOpen(t *testing.T) {
+	newFabric(t, nil)
+	openNode(t, "sim_mlx5_0")
+	if _, err := sim.New(nil); err == nil {
+		t.Error("devices are exchanged under a program")
+	}
+}
+
+func TestConfigurationsThatMakeNoSense(t *testing.T) {
+	newFabric(t, nil)
+	port := func(p sim.PortConfig) sim.DeviceConfig { return sim.DeviceConfig{Ports: []sim.PortConfig{p}} }
+	for _, c := range []struct {
+		dev  sim.DeviceConfig
+		want string
+	}{
+		{sim.DeviceConfig{Name: "a/b"}, "name"},
+		{sim.DeviceConfig{Model: 77}, "Model"},
+		{sim.DeviceConfig{MaxQP: -1}, "MaxQP"},
+		{sim.DeviceConfig{MaxSGE: 31}, "MaxSGE"},
+		{sim.DeviceConfig{Ports: make([]sim.PortConfig, 9)}, "Ports"},
+		{port(sim.PortConfig{MTU: 1500}), "MTU"},
+		{port(sim.PortConfig{LID: 5}), "LID"},
+		{port(sim.PortConfig{LinkLayer: sim.InfiniBand, LID: 0xc000}), "LID"},
+		{port(sim.PortConfig{GIDs: make([]sim.GIDEntry, 257)}), "GIDs"},
+	} {
+		if _, err := sim.New(&sim.Config{Devices: []sim.DeviceConfig{c.dev}}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want an error about %s", c.dev, err, c.want)
+		}
+	}
+	if _, err := sim.New(&sim.Config{Devices: []sim.DeviceConfig{{Name: "x"}, {Name: "x"}}}); err == nil {
+		t.Error("two devices of one name")
+	}
+}
