@@ -1,0 +1,100 @@
+//go:build linux && cgo
+
+// Package libc calls what a C library would: the functions that package
+// interpose defines, and their errno. It is for tests.
+package libc
+
+/*
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int c_open(const char *path, int flags, int mode) { return open(path, flags, mode); }
+static int c_ioctl(int fd, unsigned long request, void *arg) { return ioctl(fd, request, arg); }
+static int c_stat(const char *path, unsigned *mode, unsigned long long *rdev)
+{
+	struct stat st;
+	int ret = stat(path, &st);
+	*mode = st.st_mode;
+	*rdev = st.st_rdev;
+	return ret;
+}
+static int c_fstat(int fd, unsigned *mode, unsigned long long *rdev)
+{
+	struct stat st;
+	int ret = fstat(fd, &st);
+	*mode = st.st_mode;
+	*rdev = st.st_rdev;
+	return ret;
+}
+static int c_map(int fd, size_t length)
+{
+	void *p = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
+	return p == MAP_FAILED ? -1 : munmap(p, length);
+}
+*/
+import "C"
+
+import "unsafe"
+
+func Open(path string, flags int, mode uint32) (int, error) {
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	fd, err := C.c_open(p, C.int(flags), C.int(mode))
+	return result(fd, err)
+}
+
+func Close(fd int) error {
+	v, err := C.close(C.int(fd))
+	_, err = result(v, err)
+	return err
+}
+
+func Ioctl(fd int, request uint64, arg unsafe.Pointer) error {
+	v, err := C.c_ioctl(C.int(fd), C.ulong(request), arg)
+	_, err = result(v, err)
+	return err
+}
+
+func Stat(path string) (mode uint32, rdev uint64, err error) {
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	var m C.uint
+	var r C.ulonglong
+	v, err := C.c_stat(p, &m, &r)
+	_, err = result(v, err)
+	return uint32(m), uint64(r), err
+}
+
+func Fstat(fd int) (mode uint32, rdev uint64, err error) {
+	var m C.uint
+	var r C.ulonglong
+	v, err := C.c_fstat(C.int(fd), &m, &r)
+	_, err = result(v, err)
+	return uint32(m), uint64(r), err
+}
+
+func Socket(domain, typ, protocol int) (int, error) {
+	v, err := C.socket(C.int(domain), C.int(typ), C.int(protocol))
+	return result(v, err)
+}
+
+// Map maps a file and unmaps it.
+func Map(fd int, length int) error {
+	v, err := C.c_map(C.int(fd), C.size_t(length))
+	_, err = result(v, err)
+	return err
+}
+
+// result drops an errno that a call which succeeded left behind.
+func result(v C.int, err error) (int, error) {
+	if v >= 0 {
+		return int(v), nil
+	}
+	return int(v), err
+}
