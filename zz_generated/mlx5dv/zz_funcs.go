@@ -412,7 +412,9 @@ func pointer(a uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&a))
 }
 
-// AllocDM calls mlx5dv_alloc_dm; see mlx5dv_alloc_dm(3).
+// AllocDM allocates device memory of one of mlx5's kinds.
+//
+// It calls mlx5dv_alloc_dm; see mlx5dv_alloc_dm(3).
 func AllocDM(context *ibverbs.Context, dmAttr *ibverbs.AllocDMAttr, mlx5DMAttr *AllocDMAttr) (*ibverbs.DM, error) {
 	fn, err := library.Func(symMlx5dvAllocDM)
 	if err != nil {
@@ -425,7 +427,9 @@ func AllocDM(context *ibverbs.Context, dmAttr *ibverbs.AllocDMAttr, mlx5DMAttr *
 	return (*ibverbs.DM)(unsafe.Pointer(r)), nil
 }
 
-// AllocVAR calls mlx5dv_alloc_var; see mlx5dv_alloc_var(3).
+// AllocVAR allocates a page of emulated virtio doorbells.
+//
+// It calls mlx5dv_alloc_var; see mlx5dv_alloc_var(3).
 func AllocVAR(context *ibverbs.Context, flags UapiVARAllocFlags) (*VAR, error) {
 	fn, err := library.Func(symMlx5dvAllocVAR)
 	if err != nil {
@@ -453,8 +457,10 @@ func CreateCQ(context *ibverbs.Context, cqAttr *ibverbs.CQInitAttrEx, mlx5CQAttr
 	return (*ibverbs.CQEx)(unsafe.Pointer(r)), nil
 }
 
-// CreateFlow calls mlx5dv_create_flow; see mlx5dv_create_flow(3). It exists
-// since rdma-core 63.
+// CreateFlow steers packets that a matcher and its values select, with actions.
+//
+// It calls mlx5dv_create_flow; see mlx5dv_create_flow(3). It exists since
+// rdma-core 63.
 func CreateFlow(matcher *FlowMatcher, matchValue *FlowMatchParameters, numActions uint64, actionsAttr *FlowActionAttr) (*ibverbs.Flow, error) {
 	fn, err := library.Func(symMlx5dvCreateFlow)
 	if err != nil {
@@ -467,7 +473,9 @@ func CreateFlow(matcher *FlowMatcher, matchValue *FlowMatchParameters, numAction
 	return (*ibverbs.Flow)(unsafe.Pointer(r)), nil
 }
 
-// CreateFlowActionESP calls mlx5dv_create_flow_action_esp.
+// CreateFlowActionESP creates an IPsec action with mlx5's own attributes.
+//
+// It calls mlx5dv_create_flow_action_esp.
 func CreateFlowActionESP(ctx *ibverbs.Context, esp *ibverbs.FlowActionESPAttr, mlx5Attr *FlowActionESP) (*ibverbs.FlowAction, error) {
 	fn, err := library.Func(symMlx5dvCreateFlowActionESP)
 	if err != nil {
@@ -480,8 +488,11 @@ func CreateFlowActionESP(ctx *ibverbs.Context, esp *ibverbs.FlowActionESPAttr, m
 	return (*ibverbs.FlowAction)(unsafe.Pointer(r)), nil
 }
 
-// CreateFlowActionModifyHeader calls mlx5dv_create_flow_action_modify_header;
-// see mlx5dv_create_flow_action_modify_header(3).
+// CreateFlowActionModifyHeader creates an action that changes headers of
+// packets.
+//
+// It calls mlx5dv_create_flow_action_modify_header; see
+// mlx5dv_create_flow_action_modify_header(3).
 func CreateFlowActionModifyHeader(ctx *ibverbs.Context, actionsSz uint64, actions *uint64, ftType FlowTableType) (*ibverbs.FlowAction, error) {
 	fn, err := library.Func(symMlx5dvCreateFlowActionModifyHeader)
 	if err != nil {
@@ -494,8 +505,10 @@ func CreateFlowActionModifyHeader(ctx *ibverbs.Context, actionsSz uint64, action
 	return (*ibverbs.FlowAction)(unsafe.Pointer(r)), nil
 }
 
-// CreateFlowActionPacketReformat calls
-// mlx5dv_create_flow_action_packet_reformat; see
+// CreateFlowActionPacketReformat creates an action that adds or removes an
+// encapsulation.
+//
+// It calls mlx5dv_create_flow_action_packet_reformat; see
 // mlx5dv_create_flow_action_packet_reformat(3).
 func CreateFlowActionPacketReformat(ctx *ibverbs.Context, dataSz uint64, data unsafe.Pointer, reformatType FlowActionPacketReformatType, ftType FlowTableType) (*ibverbs.FlowAction, error) {
 	fn, err := library.Func(symMlx5dvCreateFlowActionPacketReformat)
@@ -509,8 +522,10 @@ func CreateFlowActionPacketReformat(ctx *ibverbs.Context, dataSz uint64, data un
 	return (*ibverbs.FlowAction)(unsafe.Pointer(r)), nil
 }
 
-// CreateFlowMatcher calls mlx5dv_create_flow_matcher; see
-// mlx5dv_create_flow_matcher(3).
+// CreateFlowMatcher creates a matcher: which parts of a packet flow rules look
+// at.
+//
+// It calls mlx5dv_create_flow_matcher; see mlx5dv_create_flow_matcher(3).
 func CreateFlowMatcher(context *ibverbs.Context, matcherAttr *FlowMatcherAttr) (*FlowMatcher, error) {
 	fn, err := library.Func(symMlx5dvCreateFlowMatcher)
 	if err != nil {
@@ -553,8 +568,11 @@ func CreateQP(context *ibverbs.Context, qpAttr *ibverbs.QPInitAttrEx, mlx5QPAttr
 	return (*ibverbs.QP)(unsafe.Pointer(r)), nil
 }
 
-// CreateSteeringAnchor calls mlx5dv_create_steering_anchor; see
-// mlx5dv_create_steering_anchor(3). It exists since rdma-core 42.
+// CreateSteeringAnchor creates an anchor by which other flow tables lead into
+// the user's.
+//
+// It calls mlx5dv_create_steering_anchor; see mlx5dv_create_steering_anchor(3).
+// It exists since rdma-core 42.
 func CreateSteeringAnchor(context *ibverbs.Context, attr *SteeringAnchorAttr) (*SteeringAnchor, error) {
 	fn, err := library.Func(symMlx5dvCreateSteeringAnchor)
 	if err != nil {
@@ -582,7 +600,9 @@ func CreateWQ(context *ibverbs.Context, wqInitAttr *ibverbs.WQInitAttr, mlx5WQAt
 	return (*ibverbs.WQ)(unsafe.Pointer(r)), nil
 }
 
-// CryptoLogin calls mlx5dv_crypto_login; see mlx5dv_crypto_login(3).
+// CryptoLogin logs a context in to use wrapped encryption keys.
+//
+// It calls mlx5dv_crypto_login; see mlx5dv_crypto_login(3).
 func CryptoLogin(context *ibverbs.Context, loginAttr *CryptoLoginAttr) error {
 	fn, err := library.Func(symMlx5dvCryptoLogin)
 	if err != nil {
@@ -592,8 +612,11 @@ func CryptoLogin(context *ibverbs.Context, loginAttr *CryptoLoginAttr) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// CryptoLoginCreate calls mlx5dv_crypto_login_create; see
-// mlx5dv_crypto_login_create(3). It exists since rdma-core 42.
+// CryptoLoginCreate creates a login object to use wrapped encryption keys; a
+// context may have many.
+//
+// It calls mlx5dv_crypto_login_create; see mlx5dv_crypto_login_create(3). It
+// exists since rdma-core 42.
 func CryptoLoginCreate(context *ibverbs.Context, loginAttr *CryptoLoginAttrEx) (*CryptoLoginObj, error) {
 	fn, err := library.Func(symMlx5dvCryptoLoginCreate)
 	if err != nil {
@@ -606,8 +629,10 @@ func CryptoLoginCreate(context *ibverbs.Context, loginAttr *CryptoLoginAttrEx) (
 	return (*CryptoLoginObj)(unsafe.Pointer(r)), nil
 }
 
-// CryptoLoginDestroy calls mlx5dv_crypto_login_destroy; see
-// mlx5dv_crypto_login_destroy(3). It exists since rdma-core 42.
+// CryptoLoginDestroy ends a login object.
+//
+// It calls mlx5dv_crypto_login_destroy; see mlx5dv_crypto_login_destroy(3). It
+// exists since rdma-core 42.
 func CryptoLoginDestroy(cryptoLogin *CryptoLoginObj) error {
 	fn, err := library.Func(symMlx5dvCryptoLoginDestroy)
 	if err != nil {
@@ -617,8 +642,10 @@ func CryptoLoginDestroy(cryptoLogin *CryptoLoginObj) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// CryptoLoginQuery calls mlx5dv_crypto_login_query; see
-// mlx5dv_crypto_login_query(3). It exists since rdma-core 42.
+// CryptoLoginQuery tells in which state a login object is.
+//
+// It calls mlx5dv_crypto_login_query; see mlx5dv_crypto_login_query(3). It
+// exists since rdma-core 42.
 func CryptoLoginQuery(cryptoLogin *CryptoLoginObj, queryAttr *CryptoLoginQueryAttr) error {
 	fn, err := library.Func(symMlx5dvCryptoLoginQuery)
 	if err != nil {
@@ -628,7 +655,10 @@ func CryptoLoginQuery(cryptoLogin *CryptoLoginObj, queryAttr *CryptoLoginQueryAt
 	return capi.ValueError(int64(r), err)
 }
 
-// CryptoLoginQueryState calls mlx5dv_crypto_login_query_state; see
+// CryptoLoginQueryState tells whether a context is logged in to use wrapped
+// encryption keys.
+//
+// It calls mlx5dv_crypto_login_query_state; see
 // mlx5dv_crypto_login_query_state(3).
 func CryptoLoginQueryState(context *ibverbs.Context, state *CryptoLoginState) error {
 	fn, err := library.Func(symMlx5dvCryptoLoginQueryState)
@@ -639,7 +669,9 @@ func CryptoLoginQueryState(context *ibverbs.Context, state *CryptoLoginState) er
 	return capi.ValueError(int64(r), err)
 }
 
-// CryptoLogout calls mlx5dv_crypto_logout; see mlx5dv_crypto_logout(3).
+// CryptoLogout logs a context out.
+//
+// It calls mlx5dv_crypto_logout; see mlx5dv_crypto_logout(3).
 func CryptoLogout(context *ibverbs.Context) error {
 	fn, err := library.Func(symMlx5dvCryptoLogout)
 	if err != nil {
@@ -649,8 +681,10 @@ func CryptoLogout(context *ibverbs.Context) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DCIStreamIDReset calls mlx5dv_dci_stream_id_reset; see
-// mlx5dv_dci_stream_id_reset(3).
+// DCIStreamIDReset brings a stream of a DC initiator back to work after an
+// error.
+//
+// It calls mlx5dv_dci_stream_id_reset; see mlx5dv_dci_stream_id_reset(3).
 func DCIStreamIDReset(qp *ibverbs.QP, streamID uint16) error {
 	fn, err := library.Func(symMlx5dvDCIStreamIDReset)
 	if err != nil {
@@ -660,7 +694,9 @@ func DCIStreamIDReset(qp *ibverbs.QP, streamID uint16) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DEKCreate calls mlx5dv_dek_create; see mlx5dv_dek_create(3).
+// DEKCreate creates a data encryption key.
+//
+// It calls mlx5dv_dek_create; see mlx5dv_dek_create(3).
 func DEKCreate(context *ibverbs.Context, initAttr *DEKInitAttr) (*DEK, error) {
 	fn, err := library.Func(symMlx5dvDEKCreate)
 	if err != nil {
@@ -673,7 +709,9 @@ func DEKCreate(context *ibverbs.Context, initAttr *DEKInitAttr) (*DEK, error) {
 	return (*DEK)(unsafe.Pointer(r)), nil
 }
 
-// DEKDestroy calls mlx5dv_dek_destroy; see mlx5dv_dek_destroy(3).
+// DEKDestroy ends a data encryption key.
+//
+// It calls mlx5dv_dek_destroy; see mlx5dv_dek_destroy(3).
 func DEKDestroy(dek *DEK) error {
 	fn, err := library.Func(symMlx5dvDEKDestroy)
 	if err != nil {
@@ -683,7 +721,9 @@ func DEKDestroy(dek *DEK) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DEKQuery calls mlx5dv_dek_query; see mlx5dv_dek_query(3).
+// DEKQuery tells in which state a data encryption key is.
+//
+// It calls mlx5dv_dek_query; see mlx5dv_dek_query(3).
 func DEKQuery(dek *DEK, attr *DEKAttr) error {
 	fn, err := library.Func(symMlx5dvDEKQuery)
 	if err != nil {
@@ -693,7 +733,9 @@ func DEKQuery(dek *DEK, attr *DEKAttr) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DestroyFlowMatcher calls mlx5dv_destroy_flow_matcher.
+// DestroyFlowMatcher ends a matcher; its rules must be gone.
+//
+// It calls mlx5dv_destroy_flow_matcher.
 func DestroyFlowMatcher(matcher *FlowMatcher) error {
 	fn, err := library.Func(symMlx5dvDestroyFlowMatcher)
 	if err != nil {
@@ -715,7 +757,9 @@ func DestroyMKey(mkey *MKey) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DestroySteeringAnchor calls mlx5dv_destroy_steering_anchor; see
+// DestroySteeringAnchor ends a steering anchor.
+//
+// It calls mlx5dv_destroy_steering_anchor; see
 // mlx5dv_destroy_steering_anchor(3). It exists since rdma-core 42.
 func DestroySteeringAnchor(sa *SteeringAnchor) error {
 	fn, err := library.Func(symMlx5dvDestroySteeringAnchor)
@@ -726,8 +770,10 @@ func DestroySteeringAnchor(sa *SteeringAnchor) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXAllocMSIVector calls mlx5dv_devx_alloc_msi_vector; see
-// mlx5dv_devx_alloc_msi_vector(3). It exists since rdma-core 40.
+// DevXAllocMSIVector allocates an interrupt vector for event queues.
+//
+// It calls mlx5dv_devx_alloc_msi_vector; see mlx5dv_devx_alloc_msi_vector(3).
+// It exists since rdma-core 40.
 func DevXAllocMSIVector(ibctx *ibverbs.Context) (*DevXMSIVector, error) {
 	fn, err := library.Func(symMlx5dvDevXAllocMSIVector)
 	if err != nil {
@@ -755,7 +801,9 @@ func DevXAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevXUAR, e
 	return (*DevXUAR)(unsafe.Pointer(r)), nil
 }
 
-// DevXCQModify calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
+// DevXCQModify changes a completion queue by a device command.
+//
+// It calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
 func DevXCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXCQModify)
 	if err != nil {
@@ -765,7 +813,9 @@ func DevXCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Po
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXCQQuery calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
+// DevXCQQuery asks for the state of a completion queue by a device command.
+//
+// It calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
 func DevXCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXCQQuery)
 	if err != nil {
@@ -775,8 +825,9 @@ func DevXCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Poi
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXCreateCmdComp calls mlx5dv_devx_create_cmd_comp; see
-// mlx5dv_devx_create_cmd_comp(3).
+// DevXCreateCmdComp creates a channel for answers to asynchronous commands.
+//
+// It calls mlx5dv_devx_create_cmd_comp; see mlx5dv_devx_create_cmd_comp(3).
 func DevXCreateCmdComp(context *ibverbs.Context) (*DevXCmdComp, error) {
 	fn, err := library.Func(symMlx5dvDevXCreateCmdComp)
 	if err != nil {
@@ -789,8 +840,10 @@ func DevXCreateCmdComp(context *ibverbs.Context) (*DevXCmdComp, error) {
 	return (*DevXCmdComp)(unsafe.Pointer(r)), nil
 }
 
-// DevXCreateEQ calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It
-// exists since rdma-core 40.
+// DevXCreateEQ creates an event queue by a device command.
+//
+// It calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It exists since
+// rdma-core 40.
 func DevXCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevXEQ, error) {
 	fn, err := library.Func(symMlx5dvDevXCreateEQ)
 	if err != nil {
@@ -803,7 +856,9 @@ func DevXCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out u
 	return (*DevXEQ)(unsafe.Pointer(r)), nil
 }
 
-// DevXCreateEventChannel calls mlx5dv_devx_create_event_channel; see
+// DevXCreateEventChannel creates a channel for events of the device.
+//
+// It calls mlx5dv_devx_create_event_channel; see
 // mlx5dv_devx_create_event_channel(3).
 func DevXCreateEventChannel(context *ibverbs.Context, flags DevXCreateEventChannelFlags) (*DevXEventChannel, error) {
 	fn, err := library.Func(symMlx5dvDevXCreateEventChannel)
@@ -817,8 +872,9 @@ func DevXCreateEventChannel(context *ibverbs.Context, flags DevXCreateEventChann
 	return (*DevXEventChannel)(unsafe.Pointer(r)), nil
 }
 
-// DevXDestroyCmdComp calls mlx5dv_devx_destroy_cmd_comp; see
-// mlx5dv_devx_destroy_cmd_comp(3).
+// DevXDestroyCmdComp ends a channel for answers to asynchronous commands.
+//
+// It calls mlx5dv_devx_destroy_cmd_comp; see mlx5dv_devx_destroy_cmd_comp(3).
 func DevXDestroyCmdComp(cmdComp *DevXCmdComp) error {
 	fn, err := library.Func(symMlx5dvDevXDestroyCmdComp)
 	if err != nil {
@@ -828,8 +884,10 @@ func DevXDestroyCmdComp(cmdComp *DevXCmdComp) error {
 	return nil
 }
 
-// DevXDestroyEQ calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It
-// exists since rdma-core 40.
+// DevXDestroyEQ ends an event queue.
+//
+// It calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It exists
+// since rdma-core 40.
 func DevXDestroyEQ(eq *DevXEQ) error {
 	fn, err := library.Func(symMlx5dvDevXDestroyEQ)
 	if err != nil {
@@ -839,7 +897,9 @@ func DevXDestroyEQ(eq *DevXEQ) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXDestroyEventChannel calls mlx5dv_devx_destroy_event_channel; see
+// DevXDestroyEventChannel ends a channel for events of the device.
+//
+// It calls mlx5dv_devx_destroy_event_channel; see
 // mlx5dv_devx_destroy_event_channel(3).
 func DevXDestroyEventChannel(eventChannel *DevXEventChannel) error {
 	fn, err := library.Func(symMlx5dvDevXDestroyEventChannel)
@@ -850,8 +910,10 @@ func DevXDestroyEventChannel(eventChannel *DevXEventChannel) error {
 	return nil
 }
 
-// DevXFreeMSIVector calls mlx5dv_devx_free_msi_vector; see
-// mlx5dv_devx_free_msi_vector(3). It exists since rdma-core 40.
+// DevXFreeMSIVector frees an interrupt vector.
+//
+// It calls mlx5dv_devx_free_msi_vector; see mlx5dv_devx_free_msi_vector(3). It
+// exists since rdma-core 40.
 func DevXFreeMSIVector(msi *DevXMSIVector) error {
 	fn, err := library.Func(symMlx5dvDevXFreeMSIVector)
 	if err != nil {
@@ -885,7 +947,9 @@ func DevXGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, o
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXGetAsyncCmdComp calls mlx5dv_devx_get_async_cmd_comp; see
+// DevXGetAsyncCmdComp waits for the next answer to an asynchronous command.
+//
+// It calls mlx5dv_devx_get_async_cmd_comp; see
 // mlx5dv_devx_get_async_cmd_comp(3).
 func DevXGetAsyncCmdComp(cmdComp *DevXCmdComp, cmdResp *DevXAsyncCmdHdr, cmdRespLen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXGetAsyncCmdComp)
@@ -896,7 +960,9 @@ func DevXGetAsyncCmdComp(cmdComp *DevXCmdComp, cmdResp *DevXAsyncCmdHdr, cmdResp
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXGetEvent calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
+// DevXGetEvent waits for the next event of a channel and returns its size.
+//
+// It calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
 func DevXGetEvent(eventChannel *DevXEventChannel, eventData *DevXAsyncEventHdr, eventRespLen uint64) (int, error) {
 	fn, err := library.Func(symMlx5dvDevXGetEvent)
 	if err != nil {
@@ -906,8 +972,9 @@ func DevXGetEvent(eventChannel *DevXEventChannel, eventData *DevXAsyncEventHdr, 
 	return capi.CountError(int64(r), err)
 }
 
-// DevXIndTblModify calls mlx5dv_devx_ind_tbl_modify; see
-// mlx5dv_devx_ind_tbl_modify(3).
+// DevXIndTblModify changes an indirection table by a device command.
+//
+// It calls mlx5dv_devx_ind_tbl_modify; see mlx5dv_devx_ind_tbl_modify(3).
 func DevXIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXIndTblModify)
 	if err != nil {
@@ -917,8 +984,10 @@ func DevXIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXIndTblQuery calls mlx5dv_devx_ind_tbl_query; see
-// mlx5dv_devx_ind_tbl_query(3).
+// DevXIndTblQuery asks for the state of an indirection table by a device
+// command.
+//
+// It calls mlx5dv_devx_ind_tbl_query; see mlx5dv_devx_ind_tbl_query(3).
 func DevXIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXIndTblQuery)
 	if err != nil {
@@ -955,8 +1024,10 @@ func DevXObjDestroy(obj *DevXObj) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXObjExport calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It
-// exists since rdma-core 63.
+// DevXObjExport writes to data what another process needs to import an object.
+//
+// It calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It exists
+// since rdma-core 63.
 func DevXObjExport(obj *DevXObj, data unsafe.Pointer) error {
 	fn, err := library.Func(symMlx5dvDevXObjExport)
 	if err != nil {
@@ -966,8 +1037,10 @@ func DevXObjExport(obj *DevXObj, data unsafe.Pointer) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXObjImport calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It
-// exists since rdma-core 63.
+// DevXObjImport makes an object of another process known in this context.
+//
+// It calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It exists
+// since rdma-core 63.
 func DevXObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXObj, error) {
 	fn, err := library.Func(symMlx5dvDevXObjImport)
 	if err != nil {
@@ -980,7 +1053,9 @@ func DevXObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXObj, err
 	return (*DevXObj)(unsafe.Pointer(r)), nil
 }
 
-// DevXObjModify calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
+// DevXObjModify changes an object by a device command.
+//
+// It calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
 func DevXObjModify(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXObjModify)
 	if err != nil {
@@ -990,7 +1065,9 @@ func DevXObjModify(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Poi
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXObjQuery calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
+// DevXObjQuery asks for the state of an object by a device command.
+//
+// It calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
 func DevXObjQuery(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXObjQuery)
 	if err != nil {
@@ -1000,8 +1077,10 @@ func DevXObjQuery(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Poin
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXObjQueryAsync calls mlx5dv_devx_obj_query_async; see
-// mlx5dv_devx_obj_query_async(3).
+// DevXObjQueryAsync asks for the state of an object; the answer comes through a
+// channel.
+//
+// It calls mlx5dv_devx_obj_query_async; see mlx5dv_devx_obj_query_async(3).
 func DevXObjQueryAsync(obj *DevXObj, in unsafe.Pointer, inlen uint64, outlen uint64, wrID uint64, cmdComp *DevXCmdComp) error {
 	fn, err := library.Func(symMlx5dvDevXObjQueryAsync)
 	if err != nil {
@@ -1011,8 +1090,10 @@ func DevXObjQueryAsync(obj *DevXObj, in unsafe.Pointer, inlen uint64, outlen uin
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXObjUnimport calls mlx5dv_devx_obj_unimport; see
-// mlx5dv_devx_obj_unimport(3). It exists since rdma-core 63.
+// DevXObjUnimport forgets an imported object; the original lives on.
+//
+// It calls mlx5dv_devx_obj_unimport; see mlx5dv_devx_obj_unimport(3). It exists
+// since rdma-core 63.
 func DevXObjUnimport(obj *DevXObj) error {
 	fn, err := library.Func(symMlx5dvDevXObjUnimport)
 	if err != nil {
@@ -1022,7 +1103,9 @@ func DevXObjUnimport(obj *DevXObj) error {
 	return nil
 }
 
-// DevXQPModify calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
+// DevXQPModify changes a queue pair by a device command.
+//
+// It calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
 func DevXQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXQPModify)
 	if err != nil {
@@ -1032,7 +1115,9 @@ func DevXQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Po
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXQPQuery calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
+// DevXQPQuery asks for the state of a queue pair by a device command.
+//
+// It calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
 func DevXQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXQPQuery)
 	if err != nil {
@@ -1054,7 +1139,9 @@ func DevXQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXSRQModify calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
+// DevXSRQModify changes a shared receive queue by a device command.
+//
+// It calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
 func DevXSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXSRQModify)
 	if err != nil {
@@ -1064,7 +1151,10 @@ func DevXSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXSRQQuery calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
+// DevXSRQQuery asks for the state of a shared receive queue by a device
+// command.
+//
+// It calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
 func DevXSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXSRQQuery)
 	if err != nil {
@@ -1074,7 +1164,9 @@ func DevXSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXSubscribeDevXEvent calls mlx5dv_devx_subscribe_devx_event; see
+// DevXSubscribeDevXEvent asks for events of an object.
+//
+// It calls mlx5dv_devx_subscribe_devx_event; see
 // mlx5dv_devx_subscribe_devx_event(3).
 func DevXSubscribeDevXEvent(eventChannel *DevXEventChannel, obj *DevXObj, eventsSz uint16, eventsNum *uint16, cookie uint64) error {
 	fn, err := library.Func(symMlx5dvDevXSubscribeDevXEvent)
@@ -1085,7 +1177,10 @@ func DevXSubscribeDevXEvent(eventChannel *DevXEventChannel, obj *DevXObj, events
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXSubscribeDevXEventFD calls mlx5dv_devx_subscribe_devx_event_fd; see
+// DevXSubscribeDevXEventFD asks that events of an object be told through an
+// eventfd.
+//
+// It calls mlx5dv_devx_subscribe_devx_event_fd; see
 // mlx5dv_devx_subscribe_devx_event_fd(3).
 func DevXSubscribeDevXEventFD(eventChannel *DevXEventChannel, fd int32, obj *DevXObj, eventNum uint16) error {
 	fn, err := library.Func(symMlx5dvDevXSubscribeDevXEventFD)
@@ -1096,7 +1191,9 @@ func DevXSubscribeDevXEventFD(eventChannel *DevXEventChannel, fd int32, obj *Dev
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXUARExportDMABufFD calls mlx5dv_devx_uar_export_dmabuf_fd; see
+// DevXUARExportDMABufFD returns a DMA buffer descriptor of a page of doorbells.
+//
+// It calls mlx5dv_devx_uar_export_dmabuf_fd; see
 // mlx5dv_devx_uar_export_dmabuf_fd(3). It exists since rdma-core 62.
 func DevXUARExportDMABufFD(devxUAR *DevXUAR) (int, error) {
 	fn, err := library.Func(symMlx5dvDevXUARExportDMABufFD)
@@ -1119,8 +1216,11 @@ func DevXUMEMDereg(umem *DevXUMEM) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXUMEMExport calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3).
-// It exists since rdma-core 63.
+// DevXUMEMExport writes to data what another process needs to import a
+// registration.
+//
+// It calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3). It exists
+// since rdma-core 63.
 func DevXUMEMExport(umem *DevXUMEM, data unsafe.Pointer) error {
 	fn, err := library.Func(symMlx5dvDevXUMEMExport)
 	if err != nil {
@@ -1130,8 +1230,10 @@ func DevXUMEMExport(umem *DevXUMEM, data unsafe.Pointer) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXUMEMImport calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3).
-// It exists since rdma-core 63.
+// DevXUMEMImport makes a registration of another process known in this context.
+//
+// It calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3). It exists
+// since rdma-core 63.
 func DevXUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXUMEM, error) {
 	fn, err := library.Func(symMlx5dvDevXUMEMImport)
 	if err != nil {
@@ -1174,8 +1276,10 @@ func DevXUMEMRegEx(ctx *ibverbs.Context, umemIn *DevXUMEMIn) (*DevXUMEM, error) 
 	return (*DevXUMEM)(unsafe.Pointer(r)), nil
 }
 
-// DevXUMEMUnimport calls mlx5dv_devx_umem_unimport; see
-// mlx5dv_devx_umem_unimport(3). It exists since rdma-core 63.
+// DevXUMEMUnimport forgets an imported registration; the original lives on.
+//
+// It calls mlx5dv_devx_umem_unimport; see mlx5dv_devx_umem_unimport(3). It
+// exists since rdma-core 63.
 func DevXUMEMUnimport(umem *DevXUMEM) error {
 	fn, err := library.Func(symMlx5dvDevXUMEMUnimport)
 	if err != nil {
@@ -1185,7 +1289,9 @@ func DevXUMEMUnimport(umem *DevXUMEM) error {
 	return nil
 }
 
-// DevXWQModify calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
+// DevXWQModify changes a work queue by a device command.
+//
+// It calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
 func DevXWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXWQModify)
 	if err != nil {
@@ -1195,7 +1301,9 @@ func DevXWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Po
 	return capi.ValueError(int64(r), err)
 }
 
-// DevXWQQuery calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
+// DevXWQQuery asks for the state of a work queue by a device command.
+//
+// It calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
 func DevXWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	fn, err := library.Func(symMlx5dvDevXWQQuery)
 	if err != nil {
@@ -1205,7 +1313,9 @@ func DevXWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Poi
 	return capi.ValueError(int64(r), err)
 }
 
-// DMMapOpAddr calls mlx5dv_dm_map_op_addr; see mlx5dv_dm_map_op_addr(3).
+// DMMapOpAddr maps the address at which device memory performs an operation.
+//
+// It calls mlx5dv_dm_map_op_addr; see mlx5dv_dm_map_op_addr(3).
 func DMMapOpAddr(dm *ibverbs.DM, op uint8) (unsafe.Pointer, error) {
 	fn, err := library.Func(symMlx5dvDMMapOpAddr)
 	if err != nil {
@@ -1218,8 +1328,9 @@ func DMMapOpAddr(dm *ibverbs.DM, op uint8) (unsafe.Pointer, error) {
 	return unsafe.Pointer(r), nil
 }
 
-// DRActionCreateASO calls mlx5dv_dr_action_create_aso; see
-// mlx5dv_dr_action_create_aso(3).
+// DRActionCreateASO creates an action on a device object that keeps state.
+//
+// It calls mlx5dv_dr_action_create_aso; see mlx5dv_dr_action_create_aso(3).
 func DRActionCreateASO(domain *DRDomain, devxObj *DevXObj, offset uint32, flags uint32, returnRegC uint8) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateASO)
 	if err != nil {
@@ -1232,7 +1343,10 @@ func DRActionCreateASO(domain *DRDomain, devxObj *DevXObj, offset uint32, flags 
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDefaultMiss calls mlx5dv_dr_action_create_default_miss; see
+// DRActionCreateDefaultMiss creates an action that does with packets what
+// happens without rules.
+//
+// It calls mlx5dv_dr_action_create_default_miss; see
 // mlx5dv_dr_action_create_default_miss(3).
 func DRActionCreateDefaultMiss() (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDefaultMiss)
@@ -1246,7 +1360,10 @@ func DRActionCreateDefaultMiss() (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestArray calls mlx5dv_dr_action_create_dest_array; see
+// DRActionCreateDestArray creates an action that copies packets to many
+// destinations.
+//
+// It calls mlx5dv_dr_action_create_dest_array; see
 // mlx5dv_dr_action_create_dest_array(3).
 func DRActionCreateDestArray(domain *DRDomain, numDest uint64, dests *capi.Ptr[DRActionDestAttr]) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestArray)
@@ -1260,7 +1377,10 @@ func DRActionCreateDestArray(domain *DRDomain, numDest uint64, dests *capi.Ptr[D
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestDevXTIR calls mlx5dv_dr_action_create_dest_devx_tir; see
+// DRActionCreateDestDevXTIR creates an action that sends packets to a receive
+// object of a device command.
+//
+// It calls mlx5dv_dr_action_create_dest_devx_tir; see
 // mlx5dv_dr_action_create_dest_devx_tir(3).
 func DRActionCreateDestDevXTIR(devxObj *DevXObj) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestDevXTIR)
@@ -1274,7 +1394,10 @@ func DRActionCreateDestDevXTIR(devxObj *DevXObj) (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestIBPort calls mlx5dv_dr_action_create_dest_ib_port; see
+// DRActionCreateDestIBPort creates an action that sends packets to a port of
+// the device.
+//
+// It calls mlx5dv_dr_action_create_dest_ib_port; see
 // mlx5dv_dr_action_create_dest_ib_port(3).
 func DRActionCreateDestIBPort(domain *DRDomain, ibPort uint32) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestIBPort)
@@ -1288,7 +1411,9 @@ func DRActionCreateDestIBPort(domain *DRDomain, ibPort uint32) (*DRAction, error
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestIBVQP calls mlx5dv_dr_action_create_dest_ibv_qp; see
+// DRActionCreateDestIBVQP creates an action that sends packets to a queue pair.
+//
+// It calls mlx5dv_dr_action_create_dest_ibv_qp; see
 // mlx5dv_dr_action_create_dest_ibv_qp(3).
 func DRActionCreateDestIBVQP(ibqp *ibverbs.QP) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestIBVQP)
@@ -1302,8 +1427,10 @@ func DRActionCreateDestIBVQP(ibqp *ibverbs.QP) (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestRootTable calls mlx5dv_dr_action_create_dest_root_table;
-// see mlx5dv_dr_action_create_dest_root_table(3). It exists since rdma-core 42.
+// DRActionCreateDestRootTable creates an action that goes on in the root table.
+//
+// It calls mlx5dv_dr_action_create_dest_root_table; see
+// mlx5dv_dr_action_create_dest_root_table(3). It exists since rdma-core 42.
 func DRActionCreateDestRootTable(table *DRTable, priority uint16) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestRootTable)
 	if err != nil {
@@ -1316,7 +1443,9 @@ func DRActionCreateDestRootTable(table *DRTable, priority uint16) (*DRAction, er
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestTable calls mlx5dv_dr_action_create_dest_table; see
+// DRActionCreateDestTable creates an action that goes on in another table.
+//
+// It calls mlx5dv_dr_action_create_dest_table; see
 // mlx5dv_dr_action_create_dest_table(3).
 func DRActionCreateDestTable(table *DRTable) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestTable)
@@ -1330,7 +1459,10 @@ func DRActionCreateDestTable(table *DRTable) (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDestVport calls mlx5dv_dr_action_create_dest_vport; see
+// DRActionCreateDestVport creates an action that sends packets to a virtual
+// port.
+//
+// It calls mlx5dv_dr_action_create_dest_vport; see
 // mlx5dv_dr_action_create_dest_vport(3).
 func DRActionCreateDestVport(domain *DRDomain, vport uint32) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDestVport)
@@ -1344,8 +1476,9 @@ func DRActionCreateDestVport(domain *DRDomain, vport uint32) (*DRAction, error) 
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateDrop calls mlx5dv_dr_action_create_drop; see
-// mlx5dv_dr_action_create_drop(3).
+// DRActionCreateDrop creates an action that drops packets.
+//
+// It calls mlx5dv_dr_action_create_drop; see mlx5dv_dr_action_create_drop(3).
 func DRActionCreateDrop() (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateDrop)
 	if err != nil {
@@ -1358,7 +1491,9 @@ func DRActionCreateDrop() (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateFlowCounter calls mlx5dv_dr_action_create_flow_counter; see
+// DRActionCreateFlowCounter creates an action that counts packets and bytes.
+//
+// It calls mlx5dv_dr_action_create_flow_counter; see
 // mlx5dv_dr_action_create_flow_counter(3).
 func DRActionCreateFlowCounter(devxObj *DevXObj, offset uint32) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateFlowCounter)
@@ -1372,7 +1507,9 @@ func DRActionCreateFlowCounter(devxObj *DevXObj, offset uint32) (*DRAction, erro
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateFlowMeter calls mlx5dv_dr_action_create_flow_meter; see
+// DRActionCreateFlowMeter creates an action that limits the rate of a flow.
+//
+// It calls mlx5dv_dr_action_create_flow_meter; see
 // mlx5dv_dr_action_create_flow_meter(3).
 func DRActionCreateFlowMeter(attr *DRFlowMeterAttr) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateFlowMeter)
@@ -1386,7 +1523,10 @@ func DRActionCreateFlowMeter(attr *DRFlowMeterAttr) (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateFlowSampler calls mlx5dv_dr_action_create_flow_sampler; see
+// DRActionCreateFlowSampler creates an action that copies some packets
+// elsewhere.
+//
+// It calls mlx5dv_dr_action_create_flow_sampler; see
 // mlx5dv_dr_action_create_flow_sampler(3).
 func DRActionCreateFlowSampler(attr *DRFlowSamplerAttr) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateFlowSampler)
@@ -1400,7 +1540,9 @@ func DRActionCreateFlowSampler(attr *DRFlowSamplerAttr) (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateModifyHeader calls mlx5dv_dr_action_create_modify_header; see
+// DRActionCreateModifyHeader creates an action that changes headers of packets.
+//
+// It calls mlx5dv_dr_action_create_modify_header; see
 // mlx5dv_dr_action_create_modify_header(3).
 func DRActionCreateModifyHeader(domain *DRDomain, flags DRActionFlags, actionsSz uint64, actions *capi.Be64) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateModifyHeader)
@@ -1414,8 +1556,11 @@ func DRActionCreateModifyHeader(domain *DRDomain, flags DRActionFlags, actionsSz
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreatePacketReformat calls mlx5dv_dr_action_create_packet_reformat;
-// see mlx5dv_dr_action_create_packet_reformat(3).
+// DRActionCreatePacketReformat creates an action that adds or removes an
+// encapsulation.
+//
+// It calls mlx5dv_dr_action_create_packet_reformat; see
+// mlx5dv_dr_action_create_packet_reformat(3).
 func DRActionCreatePacketReformat(domain *DRDomain, flags DRActionFlags, reformatType FlowActionPacketReformatType, dataSz uint64, data unsafe.Pointer) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreatePacketReformat)
 	if err != nil {
@@ -1428,7 +1573,9 @@ func DRActionCreatePacketReformat(domain *DRDomain, flags DRActionFlags, reforma
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreatePopVLAN calls mlx5dv_dr_action_create_pop_vlan; see
+// DRActionCreatePopVLAN creates an action that removes the outer VLAN.
+//
+// It calls mlx5dv_dr_action_create_pop_vlan; see
 // mlx5dv_dr_action_create_pop_vlan(3).
 func DRActionCreatePopVLAN() (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreatePopVLAN)
@@ -1442,7 +1589,9 @@ func DRActionCreatePopVLAN() (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreatePushVLAN calls mlx5dv_dr_action_create_push_vlan; see
+// DRActionCreatePushVLAN creates an action that adds a VLAN.
+//
+// It calls mlx5dv_dr_action_create_push_vlan; see
 // mlx5dv_dr_action_create_push_vlan(3).
 func DRActionCreatePushVLAN(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreatePushVLAN)
@@ -1456,8 +1605,9 @@ func DRActionCreatePushVLAN(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, err
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionCreateTag calls mlx5dv_dr_action_create_tag; see
-// mlx5dv_dr_action_create_tag(3).
+// DRActionCreateTag creates an action that marks packets for the receiver.
+//
+// It calls mlx5dv_dr_action_create_tag; see mlx5dv_dr_action_create_tag(3).
 func DRActionCreateTag(tagValue uint32) (*DRAction, error) {
 	fn, err := library.Func(symMlx5dvDRActionCreateTag)
 	if err != nil {
@@ -1470,8 +1620,9 @@ func DRActionCreateTag(tagValue uint32) (*DRAction, error) {
 	return (*DRAction)(unsafe.Pointer(r)), nil
 }
 
-// DRActionDestroy calls mlx5dv_dr_action_destroy; see
-// mlx5dv_dr_action_destroy(3).
+// DRActionDestroy ends an action; no rule may use it any more.
+//
+// It calls mlx5dv_dr_action_destroy; see mlx5dv_dr_action_destroy(3).
 func DRActionDestroy(action *DRAction) error {
 	fn, err := library.Func(symMlx5dvDRActionDestroy)
 	if err != nil {
@@ -1481,8 +1632,9 @@ func DRActionDestroy(action *DRAction) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRActionModifyASO calls mlx5dv_dr_action_modify_aso; see
-// mlx5dv_dr_action_modify_aso(3).
+// DRActionModifyASO changes an action on a device object that keeps state.
+//
+// It calls mlx5dv_dr_action_modify_aso; see mlx5dv_dr_action_modify_aso(3).
 func DRActionModifyASO(action *DRAction, offset uint32, flags uint32, returnRegC uint8) error {
 	fn, err := library.Func(symMlx5dvDRActionModifyASO)
 	if err != nil {
@@ -1492,7 +1644,9 @@ func DRActionModifyASO(action *DRAction, offset uint32, flags uint32, returnRegC
 	return capi.ValueError(int64(r), err)
 }
 
-// DRActionModifyFlowMeter calls mlx5dv_dr_action_modify_flow_meter; see
+// DRActionModifyFlowMeter changes the parameters of a flow meter.
+//
+// It calls mlx5dv_dr_action_modify_flow_meter; see
 // mlx5dv_dr_action_modify_flow_meter(3).
 func DRActionModifyFlowMeter(action *DRAction, attr *DRFlowMeterAttr, modifyFieldSelect capi.Be64) error {
 	fn, err := library.Func(symMlx5dvDRActionModifyFlowMeter)
@@ -1503,7 +1657,10 @@ func DRActionModifyFlowMeter(action *DRAction, attr *DRFlowMeterAttr, modifyFiel
 	return capi.ValueError(int64(r), err)
 }
 
-// DRASOOtherDomainLink calls mlx5dv_dr_aso_other_domain_link; see
+// DRASOOtherDomainLink lets another domain use a device object that keeps
+// state.
+//
+// It calls mlx5dv_dr_aso_other_domain_link; see
 // mlx5dv_dr_aso_other_domain_link(3).
 func DRASOOtherDomainLink(devxObj *DevXObj, peerDmn *DRDomain, dmn *DRDomain, flags uint32, returnRegC uint8) error {
 	fn, err := library.Func(symMlx5dvDRASOOtherDomainLink)
@@ -1514,7 +1671,9 @@ func DRASOOtherDomainLink(devxObj *DevXObj, peerDmn *DRDomain, dmn *DRDomain, fl
 	return capi.ValueError(int64(r), err)
 }
 
-// DRASOOtherDomainUnlink calls mlx5dv_dr_aso_other_domain_unlink; see
+// DRASOOtherDomainUnlink ends that another domain uses a device object.
+//
+// It calls mlx5dv_dr_aso_other_domain_unlink; see
 // mlx5dv_dr_aso_other_domain_unlink(3).
 func DRASOOtherDomainUnlink(devxObj *DevXObj, dmn *DRDomain) error {
 	fn, err := library.Func(symMlx5dvDRASOOtherDomainUnlink)
@@ -1525,7 +1684,10 @@ func DRASOOtherDomainUnlink(devxObj *DevXObj, dmn *DRDomain) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRDomainAllowDuplicateRules calls mlx5dv_dr_domain_allow_duplicate_rules; see
+// DRDomainAllowDuplicateRules sets whether a domain accepts rules with equal
+// values.
+//
+// It calls mlx5dv_dr_domain_allow_duplicate_rules; see
 // mlx5dv_dr_domain_allow_duplicate_rules(3).
 func DRDomainAllowDuplicateRules(domain *DRDomain, allow bool) error {
 	fn, err := library.Func(symMlx5dvDRDomainAllowDuplicateRules)
@@ -1536,7 +1698,9 @@ func DRDomainAllowDuplicateRules(domain *DRDomain, allow bool) error {
 	return nil
 }
 
-// DRDomainCreate calls mlx5dv_dr_domain_create; see mlx5dv_dr_domain_create(3).
+// DRDomainCreate creates a domain of software-managed flow steering.
+//
+// It calls mlx5dv_dr_domain_create; see mlx5dv_dr_domain_create(3).
 func DRDomainCreate(ctx *ibverbs.Context, type_ DRDomainType) (*DRDomain, error) {
 	fn, err := library.Func(symMlx5dvDRDomainCreate)
 	if err != nil {
@@ -1549,8 +1713,9 @@ func DRDomainCreate(ctx *ibverbs.Context, type_ DRDomainType) (*DRDomain, error)
 	return (*DRDomain)(unsafe.Pointer(r)), nil
 }
 
-// DRDomainDestroy calls mlx5dv_dr_domain_destroy; see
-// mlx5dv_dr_domain_destroy(3).
+// DRDomainDestroy ends a steering domain; what is in it must be gone.
+//
+// It calls mlx5dv_dr_domain_destroy; see mlx5dv_dr_domain_destroy(3).
 func DRDomainDestroy(domain *DRDomain) error {
 	fn, err := library.Func(symMlx5dvDRDomainDestroy)
 	if err != nil {
@@ -1560,8 +1725,10 @@ func DRDomainDestroy(domain *DRDomain) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRDomainSetReclaimDeviceMemory calls
-// mlx5dv_dr_domain_set_reclaim_device_memory; see
+// DRDomainSetReclaimDeviceMemory sets whether a domain gives unused device
+// memory back.
+//
+// It calls mlx5dv_dr_domain_set_reclaim_device_memory; see
 // mlx5dv_dr_domain_set_reclaim_device_memory(3).
 func DRDomainSetReclaimDeviceMemory(dmn *DRDomain, enable bool) error {
 	fn, err := library.Func(symMlx5dvDRDomainSetReclaimDeviceMemory)
@@ -1572,7 +1739,9 @@ func DRDomainSetReclaimDeviceMemory(dmn *DRDomain, enable bool) error {
 	return nil
 }
 
-// DRDomainSync calls mlx5dv_dr_domain_sync; see mlx5dv_dr_domain_sync(3).
+// DRDomainSync flushes outstanding steering changes to the device.
+//
+// It calls mlx5dv_dr_domain_sync; see mlx5dv_dr_domain_sync(3).
 func DRDomainSync(domain *DRDomain, flags DRDomainSyncFlags) error {
 	fn, err := library.Func(symMlx5dvDRDomainSync)
 	if err != nil {
@@ -1582,8 +1751,10 @@ func DRDomainSync(domain *DRDomain, flags DRDomainSyncFlags) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRMatcherCreate calls mlx5dv_dr_matcher_create; see
-// mlx5dv_dr_matcher_create(3).
+// DRMatcherCreate creates a matcher in a flow table: which parts of a packet
+// its rules look at.
+//
+// It calls mlx5dv_dr_matcher_create; see mlx5dv_dr_matcher_create(3).
 func DRMatcherCreate(table *DRTable, priority uint16, matchCriteriaEnable uint8, mask *FlowMatchParameters) (*DRMatcher, error) {
 	fn, err := library.Func(symMlx5dvDRMatcherCreate)
 	if err != nil {
@@ -1596,8 +1767,9 @@ func DRMatcherCreate(table *DRTable, priority uint16, matchCriteriaEnable uint8,
 	return (*DRMatcher)(unsafe.Pointer(r)), nil
 }
 
-// DRMatcherDestroy calls mlx5dv_dr_matcher_destroy; see
-// mlx5dv_dr_matcher_destroy(3).
+// DRMatcherDestroy ends a matcher; its rules must be gone.
+//
+// It calls mlx5dv_dr_matcher_destroy; see mlx5dv_dr_matcher_destroy(3).
 func DRMatcherDestroy(matcher *DRMatcher) error {
 	fn, err := library.Func(symMlx5dvDRMatcherDestroy)
 	if err != nil {
@@ -1607,8 +1779,9 @@ func DRMatcherDestroy(matcher *DRMatcher) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRMatcherSetLayout calls mlx5dv_dr_matcher_set_layout; see
-// mlx5dv_dr_matcher_set_layout(3).
+// DRMatcherSetLayout sets how large a matcher is, or may grow.
+//
+// It calls mlx5dv_dr_matcher_set_layout; see mlx5dv_dr_matcher_set_layout(3).
 func DRMatcherSetLayout(matcher *DRMatcher, layout *DRMatcherLayout) error {
 	fn, err := library.Func(symMlx5dvDRMatcherSetLayout)
 	if err != nil {
@@ -1618,7 +1791,9 @@ func DRMatcherSetLayout(matcher *DRMatcher, layout *DRMatcherLayout) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRRuleCreate calls mlx5dv_dr_rule_create; see mlx5dv_dr_rule_create(3).
+// DRRuleCreate creates a rule: the values to match, and the actions.
+//
+// It calls mlx5dv_dr_rule_create; see mlx5dv_dr_rule_create(3).
 func DRRuleCreate(matcher *DRMatcher, value *FlowMatchParameters, numActions uint64, actions *capi.Ptr[DRAction]) (*DRRule, error) {
 	fn, err := library.Func(symMlx5dvDRRuleCreate)
 	if err != nil {
@@ -1631,7 +1806,9 @@ func DRRuleCreate(matcher *DRMatcher, value *FlowMatchParameters, numActions uin
 	return (*DRRule)(unsafe.Pointer(r)), nil
 }
 
-// DRRuleDestroy calls mlx5dv_dr_rule_destroy; see mlx5dv_dr_rule_destroy(3).
+// DRRuleDestroy ends a rule.
+//
+// It calls mlx5dv_dr_rule_destroy; see mlx5dv_dr_rule_destroy(3).
 func DRRuleDestroy(rule *DRRule) error {
 	fn, err := library.Func(symMlx5dvDRRuleDestroy)
 	if err != nil {
@@ -1641,7 +1818,9 @@ func DRRuleDestroy(rule *DRRule) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DRTableCreate calls mlx5dv_dr_table_create; see mlx5dv_dr_table_create(3).
+// DRTableCreate creates a flow table at a level of a domain.
+//
+// It calls mlx5dv_dr_table_create; see mlx5dv_dr_table_create(3).
 func DRTableCreate(domain *DRDomain, level uint32) (*DRTable, error) {
 	fn, err := library.Func(symMlx5dvDRTableCreate)
 	if err != nil {
@@ -1654,7 +1833,9 @@ func DRTableCreate(domain *DRDomain, level uint32) (*DRTable, error) {
 	return (*DRTable)(unsafe.Pointer(r)), nil
 }
 
-// DRTableDestroy calls mlx5dv_dr_table_destroy; see mlx5dv_dr_table_destroy(3).
+// DRTableDestroy ends a flow table; its matchers must be gone.
+//
+// It calls mlx5dv_dr_table_destroy; see mlx5dv_dr_table_destroy(3).
 func DRTableDestroy(table *DRTable) error {
 	fn, err := library.Func(symMlx5dvDRTableDestroy)
 	if err != nil {
@@ -1664,7 +1845,9 @@ func DRTableDestroy(table *DRTable) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DumpDRDomain calls mlx5dv_dump_dr_domain; see mlx5dv_dump_dr_domain(3).
+// DumpDRDomain writes what a steering domain holds to a C stream.
+//
+// It calls mlx5dv_dump_dr_domain; see mlx5dv_dump_dr_domain(3).
 func DumpDRDomain(fout capi.Addr, domain *DRDomain) error {
 	fn, err := library.Func(symMlx5dvDumpDRDomain)
 	if err != nil {
@@ -1674,7 +1857,9 @@ func DumpDRDomain(fout capi.Addr, domain *DRDomain) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DumpDRMatcher calls mlx5dv_dump_dr_matcher; see mlx5dv_dump_dr_matcher(3).
+// DumpDRMatcher writes what a matcher holds to a C stream.
+//
+// It calls mlx5dv_dump_dr_matcher; see mlx5dv_dump_dr_matcher(3).
 func DumpDRMatcher(fout capi.Addr, matcher *DRMatcher) error {
 	fn, err := library.Func(symMlx5dvDumpDRMatcher)
 	if err != nil {
@@ -1684,7 +1869,9 @@ func DumpDRMatcher(fout capi.Addr, matcher *DRMatcher) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DumpDRRule calls mlx5dv_dump_dr_rule; see mlx5dv_dump_dr_rule(3).
+// DumpDRRule writes what a rule is to a C stream.
+//
+// It calls mlx5dv_dump_dr_rule; see mlx5dv_dump_dr_rule(3).
 func DumpDRRule(fout capi.Addr, rule *DRRule) error {
 	fn, err := library.Func(symMlx5dvDumpDRRule)
 	if err != nil {
@@ -1694,7 +1881,9 @@ func DumpDRRule(fout capi.Addr, rule *DRRule) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// DumpDRTable calls mlx5dv_dump_dr_table; see mlx5dv_dump_dr_table(3).
+// DumpDRTable writes what a flow table holds to a C stream.
+//
+// It calls mlx5dv_dump_dr_table; see mlx5dv_dump_dr_table(3).
 func DumpDRTable(fout capi.Addr, table *DRTable) error {
 	fn, err := library.Func(symMlx5dvDumpDRTable)
 	if err != nil {
@@ -1704,7 +1893,9 @@ func DumpDRTable(fout capi.Addr, table *DRTable) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// FreeVAR calls mlx5dv_free_var; see mlx5dv_free_var(3).
+// FreeVAR frees a page of emulated virtio doorbells.
+//
+// It calls mlx5dv_free_var; see mlx5dv_free_var(3).
 func FreeVAR(dvVAR *VAR) error {
 	fn, err := library.Func(symMlx5dvFreeVAR)
 	if err != nil {
@@ -1726,7 +1917,10 @@ func GetClockInfo(context *ibverbs.Context, clockInfo *ClockInfo) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// GetDataDirectSysfsPath calls mlx5dv_get_data_direct_sysfs_path; see
+// GetDataDirectSysfsPath writes the path of the PCI function that reaches
+// memory directly to buf.
+//
+// It calls mlx5dv_get_data_direct_sysfs_path; see
 // mlx5dv_get_data_direct_sysfs_path(3). It exists since rdma-core 54.
 func GetDataDirectSysfsPath(context *ibverbs.Context, buf *byte, bufLen uint64) error {
 	fn, err := library.Func(symMlx5dvGetDataDirectSysfsPath)
@@ -1737,8 +1931,10 @@ func GetDataDirectSysfsPath(context *ibverbs.Context, buf *byte, bufLen uint64) 
 	return capi.ValueError(int64(r), err)
 }
 
-// GetExportSizes calls mlx5dv_get_export_sizes; see mlx5dv_get_export_sizes(3).
-// It exists since rdma-core 63.
+// GetExportSizes tells how much memory the export functions write.
+//
+// It calls mlx5dv_get_export_sizes; see mlx5dv_get_export_sizes(3). It exists
+// since rdma-core 63.
 func GetExportSizes(sizes *ExportSizes) error {
 	fn, err := library.Func(symMlx5dvGetExportSizes)
 	if err != nil {
@@ -1748,8 +1944,10 @@ func GetExportSizes(sizes *ExportSizes) error {
 	return nil
 }
 
-// GetVFIODeviceList calls mlx5dv_get_vfio_device_list; see
-// mlx5dv_get_vfio_device_list(3).
+// GetVFIODeviceList lists devices to be driven through VFIO, without the
+// kernel's driver.
+//
+// It calls mlx5dv_get_vfio_device_list; see mlx5dv_get_vfio_device_list(3).
 func GetVFIODeviceList(attr *VFIOContextAttr) (*capi.Ptr[ibverbs.Device], error) {
 	fn, err := library.Func(symMlx5dvGetVFIODeviceList)
 	if err != nil {
@@ -1785,7 +1983,10 @@ func IsSupported(device *ibverbs.Device) (bool, error) {
 	return bool(C.zz_mlx5dv_is_supported(C.uintptr_t(fn), (*C.uint8_t)(unsafe.Pointer(device)))), nil
 }
 
-// MapAHToQP calls mlx5dv_map_ah_to_qp; see mlx5dv_map_ah_to_qp(3).
+// MapAHToQP lets the device take congestion control of an address from a queue
+// pair.
+//
+// It calls mlx5dv_map_ah_to_qp; see mlx5dv_map_ah_to_qp(3).
 func MapAHToQP(ah *ibverbs.AH, qpNum uint32) error {
 	fn, err := library.Func(symMlx5dvMapAHToQP)
 	if err != nil {
@@ -1807,8 +2008,9 @@ func MKeyCheck(mkey *MKey, errInfo *MKeyErr) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// ModifyQPLagPort calls mlx5dv_modify_qp_lag_port; see
-// mlx5dv_modify_qp_lag_port(3).
+// ModifyQPLagPort binds a queue pair to a port of a bond.
+//
+// It calls mlx5dv_modify_qp_lag_port; see mlx5dv_modify_qp_lag_port(3).
 func ModifyQPLagPort(qp *ibverbs.QP, portNum uint8) error {
 	fn, err := library.Func(symMlx5dvModifyQPLagPort)
 	if err != nil {
@@ -1818,8 +2020,10 @@ func ModifyQPLagPort(qp *ibverbs.QP, portNum uint8) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// ModifyQPSchedElem calls mlx5dv_modify_qp_sched_elem; see
-// mlx5dv_modify_qp_sched_elem(3).
+// ModifyQPSchedElem puts the two directions of a queue pair under scheduling
+// elements.
+//
+// It calls mlx5dv_modify_qp_sched_elem; see mlx5dv_modify_qp_sched_elem(3).
 func ModifyQPSchedElem(qp *ibverbs.QP, requestor *SchedLeaf, responder *SchedLeaf) error {
 	fn, err := library.Func(symMlx5dvModifyQPSchedElem)
 	if err != nil {
@@ -1829,8 +2033,9 @@ func ModifyQPSchedElem(qp *ibverbs.QP, requestor *SchedLeaf, responder *SchedLea
 	return capi.ValueError(int64(r), err)
 }
 
-// ModifyQPUDPSport calls mlx5dv_modify_qp_udp_sport; see
-// mlx5dv_modify_qp_udp_sport(3).
+// ModifyQPUDPSport sets the UDP source port of a RoCE v2 queue pair.
+//
+// It calls mlx5dv_modify_qp_udp_sport; see mlx5dv_modify_qp_udp_sport(3).
 func ModifyQPUDPSport(qp *ibverbs.QP, udpSport uint16) error {
 	fn, err := library.Func(symMlx5dvModifyQPUDPSport)
 	if err != nil {
@@ -1855,7 +2060,9 @@ func OpenDevice(device *ibverbs.Device, attr *ContextAttr) (*ibverbs.Context, er
 	return (*ibverbs.Context)(unsafe.Pointer(r)), nil
 }
 
-// PPAlloc calls mlx5dv_pp_alloc; see mlx5dv_pp_alloc(3).
+// PPAlloc allocates an entry of packet pacing.
+//
+// It calls mlx5dv_pp_alloc; see mlx5dv_pp_alloc(3).
 func PPAlloc(context *ibverbs.Context, ppContextSz uint64, ppContext unsafe.Pointer, flags UapiPPAllocFlags) (*PP, error) {
 	fn, err := library.Func(symMlx5dvPPAlloc)
 	if err != nil {
@@ -1868,7 +2075,9 @@ func PPAlloc(context *ibverbs.Context, ppContextSz uint64, ppContext unsafe.Poin
 	return (*PP)(unsafe.Pointer(r)), nil
 }
 
-// PPFree calls mlx5dv_pp_free; see mlx5dv_pp_free(3).
+// PPFree frees an entry of packet pacing.
+//
+// It calls mlx5dv_pp_free; see mlx5dv_pp_free(3).
 func PPFree(pp *PP) error {
 	fn, err := library.Func(symMlx5dvPPFree)
 	if err != nil {
@@ -1878,7 +2087,10 @@ func PPFree(pp *PP) error {
 	return nil
 }
 
-// QPCancelPostedSendWRs calls mlx5dv_qp_cancel_posted_send_wrs; see
+// QPCancelPostedSendWRs cancels the posted requests that carry a wr_id, in the
+// drained state, and returns how many.
+//
+// It calls mlx5dv_qp_cancel_posted_send_wrs; see
 // mlx5dv_qp_cancel_posted_send_wrs(3).
 func QPCancelPostedSendWRs(mqp *QPEx, wrID uint64) (int, error) {
 	fn, err := library.Func(symMlx5dvQPCancelPostedSendWRs)
@@ -1929,8 +2141,10 @@ func QueryPort(context *ibverbs.Context, portNum uint32, info *Port) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// QueryQPLagPort calls mlx5dv_query_qp_lag_port; see
-// mlx5dv_query_qp_lag_port(3).
+// QueryQPLagPort tells to which port of a bond a queue pair is bound, and which
+// one it uses.
+//
+// It calls mlx5dv_query_qp_lag_port; see mlx5dv_query_qp_lag_port(3).
 func QueryQPLagPort(qp *ibverbs.QP, portNum *uint8, activePortNum *uint8) error {
 	fn, err := library.Func(symMlx5dvQueryQPLagPort)
 	if err != nil {
@@ -1956,8 +2170,9 @@ func RegDMABufMR(pd *ibverbs.PD, offset uint64, length uint64, iova uint64, fd i
 	return (*ibverbs.MR)(unsafe.Pointer(r)), nil
 }
 
-// ReservedQPNAlloc calls mlx5dv_reserved_qpn_alloc; see
-// mlx5dv_reserved_qpn_alloc(3).
+// ReservedQPNAlloc reserves a queue pair number that no queue pair has.
+//
+// It calls mlx5dv_reserved_qpn_alloc; see mlx5dv_reserved_qpn_alloc(3).
 func ReservedQPNAlloc(ctx *ibverbs.Context, qpn *uint32) error {
 	fn, err := library.Func(symMlx5dvReservedQPNAlloc)
 	if err != nil {
@@ -1967,8 +2182,9 @@ func ReservedQPNAlloc(ctx *ibverbs.Context, qpn *uint32) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// ReservedQPNDealloc calls mlx5dv_reserved_qpn_dealloc; see
-// mlx5dv_reserved_qpn_dealloc(3).
+// ReservedQPNDealloc gives a reserved queue pair number back.
+//
+// It calls mlx5dv_reserved_qpn_dealloc; see mlx5dv_reserved_qpn_dealloc(3).
 func ReservedQPNDealloc(ctx *ibverbs.Context, qpn uint32) error {
 	fn, err := library.Func(symMlx5dvReservedQPNDealloc)
 	if err != nil {
@@ -1978,8 +2194,9 @@ func ReservedQPNDealloc(ctx *ibverbs.Context, qpn uint32) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// SchedLeafCreate calls mlx5dv_sched_leaf_create; see
-// mlx5dv_sched_leaf_create(3).
+// SchedLeafCreate creates a leaf of a bandwidth tree, for queue pairs.
+//
+// It calls mlx5dv_sched_leaf_create; see mlx5dv_sched_leaf_create(3).
 func SchedLeafCreate(context *ibverbs.Context, schedAttr *SchedAttr) (*SchedLeaf, error) {
 	fn, err := library.Func(symMlx5dvSchedLeafCreate)
 	if err != nil {
@@ -1992,8 +2209,9 @@ func SchedLeafCreate(context *ibverbs.Context, schedAttr *SchedAttr) (*SchedLeaf
 	return (*SchedLeaf)(unsafe.Pointer(r)), nil
 }
 
-// SchedLeafDestroy calls mlx5dv_sched_leaf_destroy; see
-// mlx5dv_sched_leaf_destroy(3).
+// SchedLeafDestroy ends a leaf of a bandwidth tree.
+//
+// It calls mlx5dv_sched_leaf_destroy; see mlx5dv_sched_leaf_destroy(3).
 func SchedLeafDestroy(leaf *SchedLeaf) error {
 	fn, err := library.Func(symMlx5dvSchedLeafDestroy)
 	if err != nil {
@@ -2003,8 +2221,9 @@ func SchedLeafDestroy(leaf *SchedLeaf) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// SchedLeafModify calls mlx5dv_sched_leaf_modify; see
-// mlx5dv_sched_leaf_modify(3).
+// SchedLeafModify changes a leaf of a bandwidth tree.
+//
+// It calls mlx5dv_sched_leaf_modify; see mlx5dv_sched_leaf_modify(3).
 func SchedLeafModify(leaf *SchedLeaf, schedAttr *SchedAttr) error {
 	fn, err := library.Func(symMlx5dvSchedLeafModify)
 	if err != nil {
@@ -2014,8 +2233,9 @@ func SchedLeafModify(leaf *SchedLeaf, schedAttr *SchedAttr) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// SchedNodeCreate calls mlx5dv_sched_node_create; see
-// mlx5dv_sched_node_create(3).
+// SchedNodeCreate creates an inner element of a tree that shares bandwidth.
+//
+// It calls mlx5dv_sched_node_create; see mlx5dv_sched_node_create(3).
 func SchedNodeCreate(context *ibverbs.Context, schedAttr *SchedAttr) (*SchedNode, error) {
 	fn, err := library.Func(symMlx5dvSchedNodeCreate)
 	if err != nil {
@@ -2028,8 +2248,9 @@ func SchedNodeCreate(context *ibverbs.Context, schedAttr *SchedAttr) (*SchedNode
 	return (*SchedNode)(unsafe.Pointer(r)), nil
 }
 
-// SchedNodeDestroy calls mlx5dv_sched_node_destroy; see
-// mlx5dv_sched_node_destroy(3).
+// SchedNodeDestroy ends an inner element of a bandwidth tree.
+//
+// It calls mlx5dv_sched_node_destroy; see mlx5dv_sched_node_destroy(3).
 func SchedNodeDestroy(node *SchedNode) error {
 	fn, err := library.Func(symMlx5dvSchedNodeDestroy)
 	if err != nil {
@@ -2039,8 +2260,9 @@ func SchedNodeDestroy(node *SchedNode) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// SchedNodeModify calls mlx5dv_sched_node_modify; see
-// mlx5dv_sched_node_modify(3).
+// SchedNodeModify changes an inner element of a bandwidth tree.
+//
+// It calls mlx5dv_sched_node_modify; see mlx5dv_sched_node_modify(3).
 func SchedNodeModify(node *SchedNode, schedAttr *SchedAttr) error {
 	fn, err := library.Func(symMlx5dvSchedNodeModify)
 	if err != nil {
@@ -2050,7 +2272,9 @@ func SchedNodeModify(node *SchedNode, schedAttr *SchedAttr) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// SetContextAttr calls mlx5dv_set_context_attr.
+// SetContextAttr sets an attribute of a context, such as its allocators.
+//
+// It calls mlx5dv_set_context_attr.
 func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.Pointer) error {
 	fn, err := library.Func(symMlx5dvSetContextAttr)
 	if err != nil {
@@ -2060,7 +2284,10 @@ func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.
 	return capi.ValueError(int64(r), err)
 }
 
-// VARExport calls mlx5dv_var_export; see mlx5dv_var_export(3). It exists since
+// VARExport writes to data what another process needs to import a page of
+// virtio doorbells.
+//
+// It calls mlx5dv_var_export; see mlx5dv_var_export(3). It exists since
 // rdma-core 63.
 func VARExport(dvVAR *VAR, data unsafe.Pointer) error {
 	fn, err := library.Func(symMlx5dvVARExport)
@@ -2071,7 +2298,10 @@ func VARExport(dvVAR *VAR, data unsafe.Pointer) error {
 	return capi.ValueError(int64(r), err)
 }
 
-// VARImport calls mlx5dv_var_import; see mlx5dv_var_import(3). It exists since
+// VARImport makes a page of virtio doorbells of another process known in this
+// context.
+//
+// It calls mlx5dv_var_import; see mlx5dv_var_import(3). It exists since
 // rdma-core 63.
 func VARImport(context *ibverbs.Context, data unsafe.Pointer) (*VAR, error) {
 	fn, err := library.Func(symMlx5dvVARImport)
@@ -2085,8 +2315,11 @@ func VARImport(context *ibverbs.Context, data unsafe.Pointer) (*VAR, error) {
 	return (*VAR)(unsafe.Pointer(r)), nil
 }
 
-// VARUnimport calls mlx5dv_var_unimport; see mlx5dv_var_unimport(3). It exists
-// since rdma-core 63.
+// VARUnimport forgets an imported page of virtio doorbells; the original lives
+// on.
+//
+// It calls mlx5dv_var_unimport; see mlx5dv_var_unimport(3). It exists since
+// rdma-core 63.
 func VARUnimport(dvVAR *VAR) error {
 	fn, err := library.Func(symMlx5dvVARUnimport)
 	if err != nil {
@@ -2096,8 +2329,10 @@ func VARUnimport(dvVAR *VAR) error {
 	return nil
 }
 
-// VFIOGetEventsFD calls mlx5dv_vfio_get_events_fd; see
-// mlx5dv_vfio_get_events_fd(3).
+// VFIOGetEventsFD returns the descriptor that tells of events of a VFIO
+// context.
+//
+// It calls mlx5dv_vfio_get_events_fd; see mlx5dv_vfio_get_events_fd(3).
 func VFIOGetEventsFD(ibctx *ibverbs.Context) (int, error) {
 	fn, err := library.Func(symMlx5dvVFIOGetEventsFD)
 	if err != nil {
@@ -2107,8 +2342,9 @@ func VFIOGetEventsFD(ibctx *ibverbs.Context) (int, error) {
 	return capi.CountError(int64(r), err)
 }
 
-// VFIOProcessEvents calls mlx5dv_vfio_process_events; see
-// mlx5dv_vfio_process_events(3).
+// VFIOProcessEvents handles the events of a VFIO context that are there.
+//
+// It calls mlx5dv_vfio_process_events; see mlx5dv_vfio_process_events(3).
 func VFIOProcessEvents(context *ibverbs.Context) error {
 	fn, err := library.Func(symMlx5dvVFIOProcessEvents)
 	if err != nil {

@@ -18,12 +18,16 @@ func Library() (capi.Library, error) {
 	}
 }
 
-// AllocDM calls mlx5dv_alloc_dm; see mlx5dv_alloc_dm(3).
+// AllocDM allocates device memory of one of mlx5's kinds.
+//
+// It calls mlx5dv_alloc_dm; see mlx5dv_alloc_dm(3).
 func AllocDM(context *ibverbs.Context, dmAttr *ibverbs.AllocDMAttr, mlx5DMAttr *AllocDMAttr) (*ibverbs.DM, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// AllocVAR calls mlx5dv_alloc_var; see mlx5dv_alloc_var(3).
+// AllocVAR allocates a page of emulated virtio doorbells.
+//
+// It calls mlx5dv_alloc_var; see mlx5dv_alloc_var(3).
 func AllocVAR(context *ibverbs.Context, flags UapiVARAllocFlags) (*VAR, error) {
 	return nil, capi.ErrNoCgo
 }
@@ -35,32 +39,43 @@ func CreateCQ(context *ibverbs.Context, cqAttr *ibverbs.CQInitAttrEx, mlx5CQAttr
 	return nil, capi.ErrNoCgo
 }
 
-// CreateFlow calls mlx5dv_create_flow; see mlx5dv_create_flow(3). It exists
-// since rdma-core 63.
+// CreateFlow steers packets that a matcher and its values select, with actions.
+//
+// It calls mlx5dv_create_flow; see mlx5dv_create_flow(3). It exists since
+// rdma-core 63.
 func CreateFlow(matcher *FlowMatcher, matchValue *FlowMatchParameters, numActions uint64, actionsAttr *FlowActionAttr) (*ibverbs.Flow, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// CreateFlowActionESP calls mlx5dv_create_flow_action_esp.
+// CreateFlowActionESP creates an IPsec action with mlx5's own attributes.
+//
+// It calls mlx5dv_create_flow_action_esp.
 func CreateFlowActionESP(ctx *ibverbs.Context, esp *ibverbs.FlowActionESPAttr, mlx5Attr *FlowActionESP) (*ibverbs.FlowAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// CreateFlowActionModifyHeader calls mlx5dv_create_flow_action_modify_header;
-// see mlx5dv_create_flow_action_modify_header(3).
+// CreateFlowActionModifyHeader creates an action that changes headers of
+// packets.
+//
+// It calls mlx5dv_create_flow_action_modify_header; see
+// mlx5dv_create_flow_action_modify_header(3).
 func CreateFlowActionModifyHeader(ctx *ibverbs.Context, actionsSz uint64, actions *uint64, ftType FlowTableType) (*ibverbs.FlowAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// CreateFlowActionPacketReformat calls
-// mlx5dv_create_flow_action_packet_reformat; see
+// CreateFlowActionPacketReformat creates an action that adds or removes an
+// encapsulation.
+//
+// It calls mlx5dv_create_flow_action_packet_reformat; see
 // mlx5dv_create_flow_action_packet_reformat(3).
 func CreateFlowActionPacketReformat(ctx *ibverbs.Context, dataSz uint64, data unsafe.Pointer, reformatType FlowActionPacketReformatType, ftType FlowTableType) (*ibverbs.FlowAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// CreateFlowMatcher calls mlx5dv_create_flow_matcher; see
-// mlx5dv_create_flow_matcher(3).
+// CreateFlowMatcher creates a matcher: which parts of a packet flow rules look
+// at.
+//
+// It calls mlx5dv_create_flow_matcher; see mlx5dv_create_flow_matcher(3).
 func CreateFlowMatcher(context *ibverbs.Context, matcherAttr *FlowMatcherAttr) (*FlowMatcher, error) {
 	return nil, capi.ErrNoCgo
 }
@@ -79,8 +94,11 @@ func CreateQP(context *ibverbs.Context, qpAttr *ibverbs.QPInitAttrEx, mlx5QPAttr
 	return nil, capi.ErrNoCgo
 }
 
-// CreateSteeringAnchor calls mlx5dv_create_steering_anchor; see
-// mlx5dv_create_steering_anchor(3). It exists since rdma-core 42.
+// CreateSteeringAnchor creates an anchor by which other flow tables lead into
+// the user's.
+//
+// It calls mlx5dv_create_steering_anchor; see mlx5dv_create_steering_anchor(3).
+// It exists since rdma-core 42.
 func CreateSteeringAnchor(context *ibverbs.Context, attr *SteeringAnchorAttr) (*SteeringAnchor, error) {
 	return nil, capi.ErrNoCgo
 }
@@ -92,62 +110,86 @@ func CreateWQ(context *ibverbs.Context, wqInitAttr *ibverbs.WQInitAttr, mlx5WQAt
 	return nil, capi.ErrNoCgo
 }
 
-// CryptoLogin calls mlx5dv_crypto_login; see mlx5dv_crypto_login(3).
+// CryptoLogin logs a context in to use wrapped encryption keys.
+//
+// It calls mlx5dv_crypto_login; see mlx5dv_crypto_login(3).
 func CryptoLogin(context *ibverbs.Context, loginAttr *CryptoLoginAttr) error {
 	return capi.ErrNoCgo
 }
 
-// CryptoLoginCreate calls mlx5dv_crypto_login_create; see
-// mlx5dv_crypto_login_create(3). It exists since rdma-core 42.
+// CryptoLoginCreate creates a login object to use wrapped encryption keys; a
+// context may have many.
+//
+// It calls mlx5dv_crypto_login_create; see mlx5dv_crypto_login_create(3). It
+// exists since rdma-core 42.
 func CryptoLoginCreate(context *ibverbs.Context, loginAttr *CryptoLoginAttrEx) (*CryptoLoginObj, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// CryptoLoginDestroy calls mlx5dv_crypto_login_destroy; see
-// mlx5dv_crypto_login_destroy(3). It exists since rdma-core 42.
+// CryptoLoginDestroy ends a login object.
+//
+// It calls mlx5dv_crypto_login_destroy; see mlx5dv_crypto_login_destroy(3). It
+// exists since rdma-core 42.
 func CryptoLoginDestroy(cryptoLogin *CryptoLoginObj) error {
 	return capi.ErrNoCgo
 }
 
-// CryptoLoginQuery calls mlx5dv_crypto_login_query; see
-// mlx5dv_crypto_login_query(3). It exists since rdma-core 42.
+// CryptoLoginQuery tells in which state a login object is.
+//
+// It calls mlx5dv_crypto_login_query; see mlx5dv_crypto_login_query(3). It
+// exists since rdma-core 42.
 func CryptoLoginQuery(cryptoLogin *CryptoLoginObj, queryAttr *CryptoLoginQueryAttr) error {
 	return capi.ErrNoCgo
 }
 
-// CryptoLoginQueryState calls mlx5dv_crypto_login_query_state; see
+// CryptoLoginQueryState tells whether a context is logged in to use wrapped
+// encryption keys.
+//
+// It calls mlx5dv_crypto_login_query_state; see
 // mlx5dv_crypto_login_query_state(3).
 func CryptoLoginQueryState(context *ibverbs.Context, state *CryptoLoginState) error {
 	return capi.ErrNoCgo
 }
 
-// CryptoLogout calls mlx5dv_crypto_logout; see mlx5dv_crypto_logout(3).
+// CryptoLogout logs a context out.
+//
+// It calls mlx5dv_crypto_logout; see mlx5dv_crypto_logout(3).
 func CryptoLogout(context *ibverbs.Context) error {
 	return capi.ErrNoCgo
 }
 
-// DCIStreamIDReset calls mlx5dv_dci_stream_id_reset; see
-// mlx5dv_dci_stream_id_reset(3).
+// DCIStreamIDReset brings a stream of a DC initiator back to work after an
+// error.
+//
+// It calls mlx5dv_dci_stream_id_reset; see mlx5dv_dci_stream_id_reset(3).
 func DCIStreamIDReset(qp *ibverbs.QP, streamID uint16) error {
 	return capi.ErrNoCgo
 }
 
-// DEKCreate calls mlx5dv_dek_create; see mlx5dv_dek_create(3).
+// DEKCreate creates a data encryption key.
+//
+// It calls mlx5dv_dek_create; see mlx5dv_dek_create(3).
 func DEKCreate(context *ibverbs.Context, initAttr *DEKInitAttr) (*DEK, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DEKDestroy calls mlx5dv_dek_destroy; see mlx5dv_dek_destroy(3).
+// DEKDestroy ends a data encryption key.
+//
+// It calls mlx5dv_dek_destroy; see mlx5dv_dek_destroy(3).
 func DEKDestroy(dek *DEK) error {
 	return capi.ErrNoCgo
 }
 
-// DEKQuery calls mlx5dv_dek_query; see mlx5dv_dek_query(3).
+// DEKQuery tells in which state a data encryption key is.
+//
+// It calls mlx5dv_dek_query; see mlx5dv_dek_query(3).
 func DEKQuery(dek *DEK, attr *DEKAttr) error {
 	return capi.ErrNoCgo
 }
 
-// DestroyFlowMatcher calls mlx5dv_destroy_flow_matcher.
+// DestroyFlowMatcher ends a matcher; its rules must be gone.
+//
+// It calls mlx5dv_destroy_flow_matcher.
 func DestroyFlowMatcher(matcher *FlowMatcher) error {
 	return capi.ErrNoCgo
 }
@@ -159,14 +201,18 @@ func DestroyMKey(mkey *MKey) error {
 	return capi.ErrNoCgo
 }
 
-// DestroySteeringAnchor calls mlx5dv_destroy_steering_anchor; see
+// DestroySteeringAnchor ends a steering anchor.
+//
+// It calls mlx5dv_destroy_steering_anchor; see
 // mlx5dv_destroy_steering_anchor(3). It exists since rdma-core 42.
 func DestroySteeringAnchor(sa *SteeringAnchor) error {
 	return capi.ErrNoCgo
 }
 
-// DevXAllocMSIVector calls mlx5dv_devx_alloc_msi_vector; see
-// mlx5dv_devx_alloc_msi_vector(3). It exists since rdma-core 40.
+// DevXAllocMSIVector allocates an interrupt vector for event queues.
+//
+// It calls mlx5dv_devx_alloc_msi_vector; see mlx5dv_devx_alloc_msi_vector(3).
+// It exists since rdma-core 40.
 func DevXAllocMSIVector(ibctx *ibverbs.Context) (*DevXMSIVector, error) {
 	return nil, capi.ErrNoCgo
 }
@@ -178,54 +224,70 @@ func DevXAllocUAR(context *ibverbs.Context, flags UapiUARAllocType) (*DevXUAR, e
 	return nil, capi.ErrNoCgo
 }
 
-// DevXCQModify calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
+// DevXCQModify changes a completion queue by a device command.
+//
+// It calls mlx5dv_devx_cq_modify; see mlx5dv_devx_cq_modify(3).
 func DevXCQModify(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXCQQuery calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
+// DevXCQQuery asks for the state of a completion queue by a device command.
+//
+// It calls mlx5dv_devx_cq_query; see mlx5dv_devx_cq_query(3).
 func DevXCQQuery(cq *ibverbs.CQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXCreateCmdComp calls mlx5dv_devx_create_cmd_comp; see
-// mlx5dv_devx_create_cmd_comp(3).
+// DevXCreateCmdComp creates a channel for answers to asynchronous commands.
+//
+// It calls mlx5dv_devx_create_cmd_comp; see mlx5dv_devx_create_cmd_comp(3).
 func DevXCreateCmdComp(context *ibverbs.Context) (*DevXCmdComp, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevXCreateEQ calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It
-// exists since rdma-core 40.
+// DevXCreateEQ creates an event queue by a device command.
+//
+// It calls mlx5dv_devx_create_eq; see mlx5dv_devx_create_eq(3). It exists since
+// rdma-core 40.
 func DevXCreateEQ(ibctx *ibverbs.Context, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) (*DevXEQ, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevXCreateEventChannel calls mlx5dv_devx_create_event_channel; see
+// DevXCreateEventChannel creates a channel for events of the device.
+//
+// It calls mlx5dv_devx_create_event_channel; see
 // mlx5dv_devx_create_event_channel(3).
 func DevXCreateEventChannel(context *ibverbs.Context, flags DevXCreateEventChannelFlags) (*DevXEventChannel, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevXDestroyCmdComp calls mlx5dv_devx_destroy_cmd_comp; see
-// mlx5dv_devx_destroy_cmd_comp(3).
+// DevXDestroyCmdComp ends a channel for answers to asynchronous commands.
+//
+// It calls mlx5dv_devx_destroy_cmd_comp; see mlx5dv_devx_destroy_cmd_comp(3).
 func DevXDestroyCmdComp(cmdComp *DevXCmdComp) error {
 	return capi.ErrNoCgo
 }
 
-// DevXDestroyEQ calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It
-// exists since rdma-core 40.
+// DevXDestroyEQ ends an event queue.
+//
+// It calls mlx5dv_devx_destroy_eq; see mlx5dv_devx_destroy_eq(3). It exists
+// since rdma-core 40.
 func DevXDestroyEQ(eq *DevXEQ) error {
 	return capi.ErrNoCgo
 }
 
-// DevXDestroyEventChannel calls mlx5dv_devx_destroy_event_channel; see
+// DevXDestroyEventChannel ends a channel for events of the device.
+//
+// It calls mlx5dv_devx_destroy_event_channel; see
 // mlx5dv_devx_destroy_event_channel(3).
 func DevXDestroyEventChannel(eventChannel *DevXEventChannel) error {
 	return capi.ErrNoCgo
 }
 
-// DevXFreeMSIVector calls mlx5dv_devx_free_msi_vector; see
-// mlx5dv_devx_free_msi_vector(3). It exists since rdma-core 40.
+// DevXFreeMSIVector frees an interrupt vector.
+//
+// It calls mlx5dv_devx_free_msi_vector; see mlx5dv_devx_free_msi_vector(3). It
+// exists since rdma-core 40.
 func DevXFreeMSIVector(msi *DevXMSIVector) error {
 	return capi.ErrNoCgo
 }
@@ -244,25 +306,32 @@ func DevXGeneralCmd(context *ibverbs.Context, in unsafe.Pointer, inlen uint64, o
 	return capi.ErrNoCgo
 }
 
-// DevXGetAsyncCmdComp calls mlx5dv_devx_get_async_cmd_comp; see
+// DevXGetAsyncCmdComp waits for the next answer to an asynchronous command.
+//
+// It calls mlx5dv_devx_get_async_cmd_comp; see
 // mlx5dv_devx_get_async_cmd_comp(3).
 func DevXGetAsyncCmdComp(cmdComp *DevXCmdComp, cmdResp *DevXAsyncCmdHdr, cmdRespLen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXGetEvent calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
+// DevXGetEvent waits for the next event of a channel and returns its size.
+//
+// It calls mlx5dv_devx_get_event; see mlx5dv_devx_get_event(3).
 func DevXGetEvent(eventChannel *DevXEventChannel, eventData *DevXAsyncEventHdr, eventRespLen uint64) (int, error) {
 	return 0, capi.ErrNoCgo
 }
 
-// DevXIndTblModify calls mlx5dv_devx_ind_tbl_modify; see
-// mlx5dv_devx_ind_tbl_modify(3).
+// DevXIndTblModify changes an indirection table by a device command.
+//
+// It calls mlx5dv_devx_ind_tbl_modify; see mlx5dv_devx_ind_tbl_modify(3).
 func DevXIndTblModify(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXIndTblQuery calls mlx5dv_devx_ind_tbl_query; see
-// mlx5dv_devx_ind_tbl_query(3).
+// DevXIndTblQuery asks for the state of an indirection table by a device
+// command.
+//
+// It calls mlx5dv_devx_ind_tbl_query; see mlx5dv_devx_ind_tbl_query(3).
 func DevXIndTblQuery(indTbl *ibverbs.RWQIndTable, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
@@ -281,46 +350,62 @@ func DevXObjDestroy(obj *DevXObj) error {
 	return capi.ErrNoCgo
 }
 
-// DevXObjExport calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It
-// exists since rdma-core 63.
+// DevXObjExport writes to data what another process needs to import an object.
+//
+// It calls mlx5dv_devx_obj_export; see mlx5dv_devx_obj_export(3). It exists
+// since rdma-core 63.
 func DevXObjExport(obj *DevXObj, data unsafe.Pointer) error {
 	return capi.ErrNoCgo
 }
 
-// DevXObjImport calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It
-// exists since rdma-core 63.
+// DevXObjImport makes an object of another process known in this context.
+//
+// It calls mlx5dv_devx_obj_import; see mlx5dv_devx_obj_import(3). It exists
+// since rdma-core 63.
 func DevXObjImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXObj, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DevXObjModify calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
+// DevXObjModify changes an object by a device command.
+//
+// It calls mlx5dv_devx_obj_modify; see mlx5dv_devx_obj_modify(3).
 func DevXObjModify(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXObjQuery calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
+// DevXObjQuery asks for the state of an object by a device command.
+//
+// It calls mlx5dv_devx_obj_query; see mlx5dv_devx_obj_query(3).
 func DevXObjQuery(obj *DevXObj, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXObjQueryAsync calls mlx5dv_devx_obj_query_async; see
-// mlx5dv_devx_obj_query_async(3).
+// DevXObjQueryAsync asks for the state of an object; the answer comes through a
+// channel.
+//
+// It calls mlx5dv_devx_obj_query_async; see mlx5dv_devx_obj_query_async(3).
 func DevXObjQueryAsync(obj *DevXObj, in unsafe.Pointer, inlen uint64, outlen uint64, wrID uint64, cmdComp *DevXCmdComp) error {
 	return capi.ErrNoCgo
 }
 
-// DevXObjUnimport calls mlx5dv_devx_obj_unimport; see
-// mlx5dv_devx_obj_unimport(3). It exists since rdma-core 63.
+// DevXObjUnimport forgets an imported object; the original lives on.
+//
+// It calls mlx5dv_devx_obj_unimport; see mlx5dv_devx_obj_unimport(3). It exists
+// since rdma-core 63.
 func DevXObjUnimport(obj *DevXObj) error {
 	return capi.ErrNoCgo
 }
 
-// DevXQPModify calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
+// DevXQPModify changes a queue pair by a device command.
+//
+// It calls mlx5dv_devx_qp_modify; see mlx5dv_devx_qp_modify(3).
 func DevXQPModify(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXQPQuery calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
+// DevXQPQuery asks for the state of a queue pair by a device command.
+//
+// It calls mlx5dv_devx_qp_query; see mlx5dv_devx_qp_query(3).
 func DevXQPQuery(qp *ibverbs.QP, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
@@ -332,29 +417,41 @@ func DevXQueryEQN(context *ibverbs.Context, vector uint32, eqn *uint32) error {
 	return capi.ErrNoCgo
 }
 
-// DevXSRQModify calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
+// DevXSRQModify changes a shared receive queue by a device command.
+//
+// It calls mlx5dv_devx_srq_modify; see mlx5dv_devx_srq_modify(3).
 func DevXSRQModify(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXSRQQuery calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
+// DevXSRQQuery asks for the state of a shared receive queue by a device
+// command.
+//
+// It calls mlx5dv_devx_srq_query; see mlx5dv_devx_srq_query(3).
 func DevXSRQQuery(srq *ibverbs.SRQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXSubscribeDevXEvent calls mlx5dv_devx_subscribe_devx_event; see
+// DevXSubscribeDevXEvent asks for events of an object.
+//
+// It calls mlx5dv_devx_subscribe_devx_event; see
 // mlx5dv_devx_subscribe_devx_event(3).
 func DevXSubscribeDevXEvent(eventChannel *DevXEventChannel, obj *DevXObj, eventsSz uint16, eventsNum *uint16, cookie uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXSubscribeDevXEventFD calls mlx5dv_devx_subscribe_devx_event_fd; see
+// DevXSubscribeDevXEventFD asks that events of an object be told through an
+// eventfd.
+//
+// It calls mlx5dv_devx_subscribe_devx_event_fd; see
 // mlx5dv_devx_subscribe_devx_event_fd(3).
 func DevXSubscribeDevXEventFD(eventChannel *DevXEventChannel, fd int32, obj *DevXObj, eventNum uint16) error {
 	return capi.ErrNoCgo
 }
 
-// DevXUARExportDMABufFD calls mlx5dv_devx_uar_export_dmabuf_fd; see
+// DevXUARExportDMABufFD returns a DMA buffer descriptor of a page of doorbells.
+//
+// It calls mlx5dv_devx_uar_export_dmabuf_fd; see
 // mlx5dv_devx_uar_export_dmabuf_fd(3). It exists since rdma-core 62.
 func DevXUARExportDMABufFD(devxUAR *DevXUAR) (int, error) {
 	return 0, capi.ErrNoCgo
@@ -367,14 +464,19 @@ func DevXUMEMDereg(umem *DevXUMEM) error {
 	return capi.ErrNoCgo
 }
 
-// DevXUMEMExport calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3).
-// It exists since rdma-core 63.
+// DevXUMEMExport writes to data what another process needs to import a
+// registration.
+//
+// It calls mlx5dv_devx_umem_export; see mlx5dv_devx_umem_export(3). It exists
+// since rdma-core 63.
 func DevXUMEMExport(umem *DevXUMEM, data unsafe.Pointer) error {
 	return capi.ErrNoCgo
 }
 
-// DevXUMEMImport calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3).
-// It exists since rdma-core 63.
+// DevXUMEMImport makes a registration of another process known in this context.
+//
+// It calls mlx5dv_devx_umem_import; see mlx5dv_devx_umem_import(3). It exists
+// since rdma-core 63.
 func DevXUMEMImport(context *ibverbs.Context, data unsafe.Pointer) (*DevXUMEM, error) {
 	return nil, capi.ErrNoCgo
 }
@@ -393,253 +495,342 @@ func DevXUMEMRegEx(ctx *ibverbs.Context, umemIn *DevXUMEMIn) (*DevXUMEM, error) 
 	return nil, capi.ErrNoCgo
 }
 
-// DevXUMEMUnimport calls mlx5dv_devx_umem_unimport; see
-// mlx5dv_devx_umem_unimport(3). It exists since rdma-core 63.
+// DevXUMEMUnimport forgets an imported registration; the original lives on.
+//
+// It calls mlx5dv_devx_umem_unimport; see mlx5dv_devx_umem_unimport(3). It
+// exists since rdma-core 63.
 func DevXUMEMUnimport(umem *DevXUMEM) error {
 	return capi.ErrNoCgo
 }
 
-// DevXWQModify calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
+// DevXWQModify changes a work queue by a device command.
+//
+// It calls mlx5dv_devx_wq_modify; see mlx5dv_devx_wq_modify(3).
 func DevXWQModify(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DevXWQQuery calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
+// DevXWQQuery asks for the state of a work queue by a device command.
+//
+// It calls mlx5dv_devx_wq_query; see mlx5dv_devx_wq_query(3).
 func DevXWQQuery(wq *ibverbs.WQ, in unsafe.Pointer, inlen uint64, out unsafe.Pointer, outlen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// DMMapOpAddr calls mlx5dv_dm_map_op_addr; see mlx5dv_dm_map_op_addr(3).
+// DMMapOpAddr maps the address at which device memory performs an operation.
+//
+// It calls mlx5dv_dm_map_op_addr; see mlx5dv_dm_map_op_addr(3).
 func DMMapOpAddr(dm *ibverbs.DM, op uint8) (unsafe.Pointer, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateASO calls mlx5dv_dr_action_create_aso; see
-// mlx5dv_dr_action_create_aso(3).
+// DRActionCreateASO creates an action on a device object that keeps state.
+//
+// It calls mlx5dv_dr_action_create_aso; see mlx5dv_dr_action_create_aso(3).
 func DRActionCreateASO(domain *DRDomain, devxObj *DevXObj, offset uint32, flags uint32, returnRegC uint8) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDefaultMiss calls mlx5dv_dr_action_create_default_miss; see
+// DRActionCreateDefaultMiss creates an action that does with packets what
+// happens without rules.
+//
+// It calls mlx5dv_dr_action_create_default_miss; see
 // mlx5dv_dr_action_create_default_miss(3).
 func DRActionCreateDefaultMiss() (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestArray calls mlx5dv_dr_action_create_dest_array; see
+// DRActionCreateDestArray creates an action that copies packets to many
+// destinations.
+//
+// It calls mlx5dv_dr_action_create_dest_array; see
 // mlx5dv_dr_action_create_dest_array(3).
 func DRActionCreateDestArray(domain *DRDomain, numDest uint64, dests *capi.Ptr[DRActionDestAttr]) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestDevXTIR calls mlx5dv_dr_action_create_dest_devx_tir; see
+// DRActionCreateDestDevXTIR creates an action that sends packets to a receive
+// object of a device command.
+//
+// It calls mlx5dv_dr_action_create_dest_devx_tir; see
 // mlx5dv_dr_action_create_dest_devx_tir(3).
 func DRActionCreateDestDevXTIR(devxObj *DevXObj) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestIBPort calls mlx5dv_dr_action_create_dest_ib_port; see
+// DRActionCreateDestIBPort creates an action that sends packets to a port of
+// the device.
+//
+// It calls mlx5dv_dr_action_create_dest_ib_port; see
 // mlx5dv_dr_action_create_dest_ib_port(3).
 func DRActionCreateDestIBPort(domain *DRDomain, ibPort uint32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestIBVQP calls mlx5dv_dr_action_create_dest_ibv_qp; see
+// DRActionCreateDestIBVQP creates an action that sends packets to a queue pair.
+//
+// It calls mlx5dv_dr_action_create_dest_ibv_qp; see
 // mlx5dv_dr_action_create_dest_ibv_qp(3).
 func DRActionCreateDestIBVQP(ibqp *ibverbs.QP) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestRootTable calls mlx5dv_dr_action_create_dest_root_table;
-// see mlx5dv_dr_action_create_dest_root_table(3). It exists since rdma-core 42.
+// DRActionCreateDestRootTable creates an action that goes on in the root table.
+//
+// It calls mlx5dv_dr_action_create_dest_root_table; see
+// mlx5dv_dr_action_create_dest_root_table(3). It exists since rdma-core 42.
 func DRActionCreateDestRootTable(table *DRTable, priority uint16) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestTable calls mlx5dv_dr_action_create_dest_table; see
+// DRActionCreateDestTable creates an action that goes on in another table.
+//
+// It calls mlx5dv_dr_action_create_dest_table; see
 // mlx5dv_dr_action_create_dest_table(3).
 func DRActionCreateDestTable(table *DRTable) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDestVport calls mlx5dv_dr_action_create_dest_vport; see
+// DRActionCreateDestVport creates an action that sends packets to a virtual
+// port.
+//
+// It calls mlx5dv_dr_action_create_dest_vport; see
 // mlx5dv_dr_action_create_dest_vport(3).
 func DRActionCreateDestVport(domain *DRDomain, vport uint32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateDrop calls mlx5dv_dr_action_create_drop; see
-// mlx5dv_dr_action_create_drop(3).
+// DRActionCreateDrop creates an action that drops packets.
+//
+// It calls mlx5dv_dr_action_create_drop; see mlx5dv_dr_action_create_drop(3).
 func DRActionCreateDrop() (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateFlowCounter calls mlx5dv_dr_action_create_flow_counter; see
+// DRActionCreateFlowCounter creates an action that counts packets and bytes.
+//
+// It calls mlx5dv_dr_action_create_flow_counter; see
 // mlx5dv_dr_action_create_flow_counter(3).
 func DRActionCreateFlowCounter(devxObj *DevXObj, offset uint32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateFlowMeter calls mlx5dv_dr_action_create_flow_meter; see
+// DRActionCreateFlowMeter creates an action that limits the rate of a flow.
+//
+// It calls mlx5dv_dr_action_create_flow_meter; see
 // mlx5dv_dr_action_create_flow_meter(3).
 func DRActionCreateFlowMeter(attr *DRFlowMeterAttr) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateFlowSampler calls mlx5dv_dr_action_create_flow_sampler; see
+// DRActionCreateFlowSampler creates an action that copies some packets
+// elsewhere.
+//
+// It calls mlx5dv_dr_action_create_flow_sampler; see
 // mlx5dv_dr_action_create_flow_sampler(3).
 func DRActionCreateFlowSampler(attr *DRFlowSamplerAttr) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateModifyHeader calls mlx5dv_dr_action_create_modify_header; see
+// DRActionCreateModifyHeader creates an action that changes headers of packets.
+//
+// It calls mlx5dv_dr_action_create_modify_header; see
 // mlx5dv_dr_action_create_modify_header(3).
 func DRActionCreateModifyHeader(domain *DRDomain, flags DRActionFlags, actionsSz uint64, actions *capi.Be64) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreatePacketReformat calls mlx5dv_dr_action_create_packet_reformat;
-// see mlx5dv_dr_action_create_packet_reformat(3).
+// DRActionCreatePacketReformat creates an action that adds or removes an
+// encapsulation.
+//
+// It calls mlx5dv_dr_action_create_packet_reformat; see
+// mlx5dv_dr_action_create_packet_reformat(3).
 func DRActionCreatePacketReformat(domain *DRDomain, flags DRActionFlags, reformatType FlowActionPacketReformatType, dataSz uint64, data unsafe.Pointer) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreatePopVLAN calls mlx5dv_dr_action_create_pop_vlan; see
+// DRActionCreatePopVLAN creates an action that removes the outer VLAN.
+//
+// It calls mlx5dv_dr_action_create_pop_vlan; see
 // mlx5dv_dr_action_create_pop_vlan(3).
 func DRActionCreatePopVLAN() (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreatePushVLAN calls mlx5dv_dr_action_create_push_vlan; see
+// DRActionCreatePushVLAN creates an action that adds a VLAN.
+//
+// It calls mlx5dv_dr_action_create_push_vlan; see
 // mlx5dv_dr_action_create_push_vlan(3).
 func DRActionCreatePushVLAN(domain *DRDomain, vlanHdr capi.Be32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionCreateTag calls mlx5dv_dr_action_create_tag; see
-// mlx5dv_dr_action_create_tag(3).
+// DRActionCreateTag creates an action that marks packets for the receiver.
+//
+// It calls mlx5dv_dr_action_create_tag; see mlx5dv_dr_action_create_tag(3).
 func DRActionCreateTag(tagValue uint32) (*DRAction, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRActionDestroy calls mlx5dv_dr_action_destroy; see
-// mlx5dv_dr_action_destroy(3).
+// DRActionDestroy ends an action; no rule may use it any more.
+//
+// It calls mlx5dv_dr_action_destroy; see mlx5dv_dr_action_destroy(3).
 func DRActionDestroy(action *DRAction) error {
 	return capi.ErrNoCgo
 }
 
-// DRActionModifyASO calls mlx5dv_dr_action_modify_aso; see
-// mlx5dv_dr_action_modify_aso(3).
+// DRActionModifyASO changes an action on a device object that keeps state.
+//
+// It calls mlx5dv_dr_action_modify_aso; see mlx5dv_dr_action_modify_aso(3).
 func DRActionModifyASO(action *DRAction, offset uint32, flags uint32, returnRegC uint8) error {
 	return capi.ErrNoCgo
 }
 
-// DRActionModifyFlowMeter calls mlx5dv_dr_action_modify_flow_meter; see
+// DRActionModifyFlowMeter changes the parameters of a flow meter.
+//
+// It calls mlx5dv_dr_action_modify_flow_meter; see
 // mlx5dv_dr_action_modify_flow_meter(3).
 func DRActionModifyFlowMeter(action *DRAction, attr *DRFlowMeterAttr, modifyFieldSelect capi.Be64) error {
 	return capi.ErrNoCgo
 }
 
-// DRASOOtherDomainLink calls mlx5dv_dr_aso_other_domain_link; see
+// DRASOOtherDomainLink lets another domain use a device object that keeps
+// state.
+//
+// It calls mlx5dv_dr_aso_other_domain_link; see
 // mlx5dv_dr_aso_other_domain_link(3).
 func DRASOOtherDomainLink(devxObj *DevXObj, peerDmn *DRDomain, dmn *DRDomain, flags uint32, returnRegC uint8) error {
 	return capi.ErrNoCgo
 }
 
-// DRASOOtherDomainUnlink calls mlx5dv_dr_aso_other_domain_unlink; see
+// DRASOOtherDomainUnlink ends that another domain uses a device object.
+//
+// It calls mlx5dv_dr_aso_other_domain_unlink; see
 // mlx5dv_dr_aso_other_domain_unlink(3).
 func DRASOOtherDomainUnlink(devxObj *DevXObj, dmn *DRDomain) error {
 	return capi.ErrNoCgo
 }
 
-// DRDomainAllowDuplicateRules calls mlx5dv_dr_domain_allow_duplicate_rules; see
+// DRDomainAllowDuplicateRules sets whether a domain accepts rules with equal
+// values.
+//
+// It calls mlx5dv_dr_domain_allow_duplicate_rules; see
 // mlx5dv_dr_domain_allow_duplicate_rules(3).
 func DRDomainAllowDuplicateRules(domain *DRDomain, allow bool) error {
 	return capi.ErrNoCgo
 }
 
-// DRDomainCreate calls mlx5dv_dr_domain_create; see mlx5dv_dr_domain_create(3).
+// DRDomainCreate creates a domain of software-managed flow steering.
+//
+// It calls mlx5dv_dr_domain_create; see mlx5dv_dr_domain_create(3).
 func DRDomainCreate(ctx *ibverbs.Context, type_ DRDomainType) (*DRDomain, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRDomainDestroy calls mlx5dv_dr_domain_destroy; see
-// mlx5dv_dr_domain_destroy(3).
+// DRDomainDestroy ends a steering domain; what is in it must be gone.
+//
+// It calls mlx5dv_dr_domain_destroy; see mlx5dv_dr_domain_destroy(3).
 func DRDomainDestroy(domain *DRDomain) error {
 	return capi.ErrNoCgo
 }
 
-// DRDomainSetReclaimDeviceMemory calls
-// mlx5dv_dr_domain_set_reclaim_device_memory; see
+// DRDomainSetReclaimDeviceMemory sets whether a domain gives unused device
+// memory back.
+//
+// It calls mlx5dv_dr_domain_set_reclaim_device_memory; see
 // mlx5dv_dr_domain_set_reclaim_device_memory(3).
 func DRDomainSetReclaimDeviceMemory(dmn *DRDomain, enable bool) error {
 	return capi.ErrNoCgo
 }
 
-// DRDomainSync calls mlx5dv_dr_domain_sync; see mlx5dv_dr_domain_sync(3).
+// DRDomainSync flushes outstanding steering changes to the device.
+//
+// It calls mlx5dv_dr_domain_sync; see mlx5dv_dr_domain_sync(3).
 func DRDomainSync(domain *DRDomain, flags DRDomainSyncFlags) error {
 	return capi.ErrNoCgo
 }
 
-// DRMatcherCreate calls mlx5dv_dr_matcher_create; see
-// mlx5dv_dr_matcher_create(3).
+// DRMatcherCreate creates a matcher in a flow table: which parts of a packet
+// its rules look at.
+//
+// It calls mlx5dv_dr_matcher_create; see mlx5dv_dr_matcher_create(3).
 func DRMatcherCreate(table *DRTable, priority uint16, matchCriteriaEnable uint8, mask *FlowMatchParameters) (*DRMatcher, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRMatcherDestroy calls mlx5dv_dr_matcher_destroy; see
-// mlx5dv_dr_matcher_destroy(3).
+// DRMatcherDestroy ends a matcher; its rules must be gone.
+//
+// It calls mlx5dv_dr_matcher_destroy; see mlx5dv_dr_matcher_destroy(3).
 func DRMatcherDestroy(matcher *DRMatcher) error {
 	return capi.ErrNoCgo
 }
 
-// DRMatcherSetLayout calls mlx5dv_dr_matcher_set_layout; see
-// mlx5dv_dr_matcher_set_layout(3).
+// DRMatcherSetLayout sets how large a matcher is, or may grow.
+//
+// It calls mlx5dv_dr_matcher_set_layout; see mlx5dv_dr_matcher_set_layout(3).
 func DRMatcherSetLayout(matcher *DRMatcher, layout *DRMatcherLayout) error {
 	return capi.ErrNoCgo
 }
 
-// DRRuleCreate calls mlx5dv_dr_rule_create; see mlx5dv_dr_rule_create(3).
+// DRRuleCreate creates a rule: the values to match, and the actions.
+//
+// It calls mlx5dv_dr_rule_create; see mlx5dv_dr_rule_create(3).
 func DRRuleCreate(matcher *DRMatcher, value *FlowMatchParameters, numActions uint64, actions *capi.Ptr[DRAction]) (*DRRule, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRRuleDestroy calls mlx5dv_dr_rule_destroy; see mlx5dv_dr_rule_destroy(3).
+// DRRuleDestroy ends a rule.
+//
+// It calls mlx5dv_dr_rule_destroy; see mlx5dv_dr_rule_destroy(3).
 func DRRuleDestroy(rule *DRRule) error {
 	return capi.ErrNoCgo
 }
 
-// DRTableCreate calls mlx5dv_dr_table_create; see mlx5dv_dr_table_create(3).
+// DRTableCreate creates a flow table at a level of a domain.
+//
+// It calls mlx5dv_dr_table_create; see mlx5dv_dr_table_create(3).
 func DRTableCreate(domain *DRDomain, level uint32) (*DRTable, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// DRTableDestroy calls mlx5dv_dr_table_destroy; see mlx5dv_dr_table_destroy(3).
+// DRTableDestroy ends a flow table; its matchers must be gone.
+//
+// It calls mlx5dv_dr_table_destroy; see mlx5dv_dr_table_destroy(3).
 func DRTableDestroy(table *DRTable) error {
 	return capi.ErrNoCgo
 }
 
-// DumpDRDomain calls mlx5dv_dump_dr_domain; see mlx5dv_dump_dr_domain(3).
+// DumpDRDomain writes what a steering domain holds to a C stream.
+//
+// It calls mlx5dv_dump_dr_domain; see mlx5dv_dump_dr_domain(3).
 func DumpDRDomain(fout capi.Addr, domain *DRDomain) error {
 	return capi.ErrNoCgo
 }
 
-// DumpDRMatcher calls mlx5dv_dump_dr_matcher; see mlx5dv_dump_dr_matcher(3).
+// DumpDRMatcher writes what a matcher holds to a C stream.
+//
+// It calls mlx5dv_dump_dr_matcher; see mlx5dv_dump_dr_matcher(3).
 func DumpDRMatcher(fout capi.Addr, matcher *DRMatcher) error {
 	return capi.ErrNoCgo
 }
 
-// DumpDRRule calls mlx5dv_dump_dr_rule; see mlx5dv_dump_dr_rule(3).
+// DumpDRRule writes what a rule is to a C stream.
+//
+// It calls mlx5dv_dump_dr_rule; see mlx5dv_dump_dr_rule(3).
 func DumpDRRule(fout capi.Addr, rule *DRRule) error {
 	return capi.ErrNoCgo
 }
 
-// DumpDRTable calls mlx5dv_dump_dr_table; see mlx5dv_dump_dr_table(3).
+// DumpDRTable writes what a flow table holds to a C stream.
+//
+// It calls mlx5dv_dump_dr_table; see mlx5dv_dump_dr_table(3).
 func DumpDRTable(fout capi.Addr, table *DRTable) error {
 	return capi.ErrNoCgo
 }
 
-// FreeVAR calls mlx5dv_free_var; see mlx5dv_free_var(3).
+// FreeVAR frees a page of emulated virtio doorbells.
+//
+// It calls mlx5dv_free_var; see mlx5dv_free_var(3).
 func FreeVAR(dvVAR *VAR) error {
 	return capi.ErrNoCgo
 }
@@ -651,20 +842,27 @@ func GetClockInfo(context *ibverbs.Context, clockInfo *ClockInfo) error {
 	return capi.ErrNoCgo
 }
 
-// GetDataDirectSysfsPath calls mlx5dv_get_data_direct_sysfs_path; see
+// GetDataDirectSysfsPath writes the path of the PCI function that reaches
+// memory directly to buf.
+//
+// It calls mlx5dv_get_data_direct_sysfs_path; see
 // mlx5dv_get_data_direct_sysfs_path(3). It exists since rdma-core 54.
 func GetDataDirectSysfsPath(context *ibverbs.Context, buf *byte, bufLen uint64) error {
 	return capi.ErrNoCgo
 }
 
-// GetExportSizes calls mlx5dv_get_export_sizes; see mlx5dv_get_export_sizes(3).
-// It exists since rdma-core 63.
+// GetExportSizes tells how much memory the export functions write.
+//
+// It calls mlx5dv_get_export_sizes; see mlx5dv_get_export_sizes(3). It exists
+// since rdma-core 63.
 func GetExportSizes(sizes *ExportSizes) error {
 	return capi.ErrNoCgo
 }
 
-// GetVFIODeviceList calls mlx5dv_get_vfio_device_list; see
-// mlx5dv_get_vfio_device_list(3).
+// GetVFIODeviceList lists devices to be driven through VFIO, without the
+// kernel's driver.
+//
+// It calls mlx5dv_get_vfio_device_list; see mlx5dv_get_vfio_device_list(3).
 func GetVFIODeviceList(attr *VFIOContextAttr) (*capi.Ptr[ibverbs.Device], error) {
 	return nil, capi.ErrNoCgo
 }
@@ -683,7 +881,10 @@ func IsSupported(device *ibverbs.Device) (bool, error) {
 	return false, capi.ErrNoCgo
 }
 
-// MapAHToQP calls mlx5dv_map_ah_to_qp; see mlx5dv_map_ah_to_qp(3).
+// MapAHToQP lets the device take congestion control of an address from a queue
+// pair.
+//
+// It calls mlx5dv_map_ah_to_qp; see mlx5dv_map_ah_to_qp(3).
 func MapAHToQP(ah *ibverbs.AH, qpNum uint32) error {
 	return capi.ErrNoCgo
 }
@@ -695,20 +896,24 @@ func MKeyCheck(mkey *MKey, errInfo *MKeyErr) error {
 	return capi.ErrNoCgo
 }
 
-// ModifyQPLagPort calls mlx5dv_modify_qp_lag_port; see
-// mlx5dv_modify_qp_lag_port(3).
+// ModifyQPLagPort binds a queue pair to a port of a bond.
+//
+// It calls mlx5dv_modify_qp_lag_port; see mlx5dv_modify_qp_lag_port(3).
 func ModifyQPLagPort(qp *ibverbs.QP, portNum uint8) error {
 	return capi.ErrNoCgo
 }
 
-// ModifyQPSchedElem calls mlx5dv_modify_qp_sched_elem; see
-// mlx5dv_modify_qp_sched_elem(3).
+// ModifyQPSchedElem puts the two directions of a queue pair under scheduling
+// elements.
+//
+// It calls mlx5dv_modify_qp_sched_elem; see mlx5dv_modify_qp_sched_elem(3).
 func ModifyQPSchedElem(qp *ibverbs.QP, requestor *SchedLeaf, responder *SchedLeaf) error {
 	return capi.ErrNoCgo
 }
 
-// ModifyQPUDPSport calls mlx5dv_modify_qp_udp_sport; see
-// mlx5dv_modify_qp_udp_sport(3).
+// ModifyQPUDPSport sets the UDP source port of a RoCE v2 queue pair.
+//
+// It calls mlx5dv_modify_qp_udp_sport; see mlx5dv_modify_qp_udp_sport(3).
 func ModifyQPUDPSport(qp *ibverbs.QP, udpSport uint16) error {
 	return capi.ErrNoCgo
 }
@@ -720,17 +925,24 @@ func OpenDevice(device *ibverbs.Device, attr *ContextAttr) (*ibverbs.Context, er
 	return nil, capi.ErrNoCgo
 }
 
-// PPAlloc calls mlx5dv_pp_alloc; see mlx5dv_pp_alloc(3).
+// PPAlloc allocates an entry of packet pacing.
+//
+// It calls mlx5dv_pp_alloc; see mlx5dv_pp_alloc(3).
 func PPAlloc(context *ibverbs.Context, ppContextSz uint64, ppContext unsafe.Pointer, flags UapiPPAllocFlags) (*PP, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// PPFree calls mlx5dv_pp_free; see mlx5dv_pp_free(3).
+// PPFree frees an entry of packet pacing.
+//
+// It calls mlx5dv_pp_free; see mlx5dv_pp_free(3).
 func PPFree(pp *PP) error {
 	return capi.ErrNoCgo
 }
 
-// QPCancelPostedSendWRs calls mlx5dv_qp_cancel_posted_send_wrs; see
+// QPCancelPostedSendWRs cancels the posted requests that carry a wr_id, in the
+// drained state, and returns how many.
+//
+// It calls mlx5dv_qp_cancel_posted_send_wrs; see
 // mlx5dv_qp_cancel_posted_send_wrs(3).
 func QPCancelPostedSendWRs(mqp *QPEx, wrID uint64) (int, error) {
 	return 0, capi.ErrNoCgo
@@ -758,8 +970,10 @@ func QueryPort(context *ibverbs.Context, portNum uint32, info *Port) error {
 	return capi.ErrNoCgo
 }
 
-// QueryQPLagPort calls mlx5dv_query_qp_lag_port; see
-// mlx5dv_query_qp_lag_port(3).
+// QueryQPLagPort tells to which port of a bond a queue pair is bound, and which
+// one it uses.
+//
+// It calls mlx5dv_query_qp_lag_port; see mlx5dv_query_qp_lag_port(3).
 func QueryQPLagPort(qp *ibverbs.QP, portNum *uint8, activePortNum *uint8) error {
 	return capi.ErrNoCgo
 }
@@ -772,85 +986,107 @@ func RegDMABufMR(pd *ibverbs.PD, offset uint64, length uint64, iova uint64, fd i
 	return nil, capi.ErrNoCgo
 }
 
-// ReservedQPNAlloc calls mlx5dv_reserved_qpn_alloc; see
-// mlx5dv_reserved_qpn_alloc(3).
+// ReservedQPNAlloc reserves a queue pair number that no queue pair has.
+//
+// It calls mlx5dv_reserved_qpn_alloc; see mlx5dv_reserved_qpn_alloc(3).
 func ReservedQPNAlloc(ctx *ibverbs.Context, qpn *uint32) error {
 	return capi.ErrNoCgo
 }
 
-// ReservedQPNDealloc calls mlx5dv_reserved_qpn_dealloc; see
-// mlx5dv_reserved_qpn_dealloc(3).
+// ReservedQPNDealloc gives a reserved queue pair number back.
+//
+// It calls mlx5dv_reserved_qpn_dealloc; see mlx5dv_reserved_qpn_dealloc(3).
 func ReservedQPNDealloc(ctx *ibverbs.Context, qpn uint32) error {
 	return capi.ErrNoCgo
 }
 
-// SchedLeafCreate calls mlx5dv_sched_leaf_create; see
-// mlx5dv_sched_leaf_create(3).
+// SchedLeafCreate creates a leaf of a bandwidth tree, for queue pairs.
+//
+// It calls mlx5dv_sched_leaf_create; see mlx5dv_sched_leaf_create(3).
 func SchedLeafCreate(context *ibverbs.Context, schedAttr *SchedAttr) (*SchedLeaf, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// SchedLeafDestroy calls mlx5dv_sched_leaf_destroy; see
-// mlx5dv_sched_leaf_destroy(3).
+// SchedLeafDestroy ends a leaf of a bandwidth tree.
+//
+// It calls mlx5dv_sched_leaf_destroy; see mlx5dv_sched_leaf_destroy(3).
 func SchedLeafDestroy(leaf *SchedLeaf) error {
 	return capi.ErrNoCgo
 }
 
-// SchedLeafModify calls mlx5dv_sched_leaf_modify; see
-// mlx5dv_sched_leaf_modify(3).
+// SchedLeafModify changes a leaf of a bandwidth tree.
+//
+// It calls mlx5dv_sched_leaf_modify; see mlx5dv_sched_leaf_modify(3).
 func SchedLeafModify(leaf *SchedLeaf, schedAttr *SchedAttr) error {
 	return capi.ErrNoCgo
 }
 
-// SchedNodeCreate calls mlx5dv_sched_node_create; see
-// mlx5dv_sched_node_create(3).
+// SchedNodeCreate creates an inner element of a tree that shares bandwidth.
+//
+// It calls mlx5dv_sched_node_create; see mlx5dv_sched_node_create(3).
 func SchedNodeCreate(context *ibverbs.Context, schedAttr *SchedAttr) (*SchedNode, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// SchedNodeDestroy calls mlx5dv_sched_node_destroy; see
-// mlx5dv_sched_node_destroy(3).
+// SchedNodeDestroy ends an inner element of a bandwidth tree.
+//
+// It calls mlx5dv_sched_node_destroy; see mlx5dv_sched_node_destroy(3).
 func SchedNodeDestroy(node *SchedNode) error {
 	return capi.ErrNoCgo
 }
 
-// SchedNodeModify calls mlx5dv_sched_node_modify; see
-// mlx5dv_sched_node_modify(3).
+// SchedNodeModify changes an inner element of a bandwidth tree.
+//
+// It calls mlx5dv_sched_node_modify; see mlx5dv_sched_node_modify(3).
 func SchedNodeModify(node *SchedNode, schedAttr *SchedAttr) error {
 	return capi.ErrNoCgo
 }
 
-// SetContextAttr calls mlx5dv_set_context_attr.
+// SetContextAttr sets an attribute of a context, such as its allocators.
+//
+// It calls mlx5dv_set_context_attr.
 func SetContextAttr(context *ibverbs.Context, type_ SetCtxAttrType, attr unsafe.Pointer) error {
 	return capi.ErrNoCgo
 }
 
-// VARExport calls mlx5dv_var_export; see mlx5dv_var_export(3). It exists since
+// VARExport writes to data what another process needs to import a page of
+// virtio doorbells.
+//
+// It calls mlx5dv_var_export; see mlx5dv_var_export(3). It exists since
 // rdma-core 63.
 func VARExport(dvVAR *VAR, data unsafe.Pointer) error {
 	return capi.ErrNoCgo
 }
 
-// VARImport calls mlx5dv_var_import; see mlx5dv_var_import(3). It exists since
+// VARImport makes a page of virtio doorbells of another process known in this
+// context.
+//
+// It calls mlx5dv_var_import; see mlx5dv_var_import(3). It exists since
 // rdma-core 63.
 func VARImport(context *ibverbs.Context, data unsafe.Pointer) (*VAR, error) {
 	return nil, capi.ErrNoCgo
 }
 
-// VARUnimport calls mlx5dv_var_unimport; see mlx5dv_var_unimport(3). It exists
-// since rdma-core 63.
+// VARUnimport forgets an imported page of virtio doorbells; the original lives
+// on.
+//
+// It calls mlx5dv_var_unimport; see mlx5dv_var_unimport(3). It exists since
+// rdma-core 63.
 func VARUnimport(dvVAR *VAR) error {
 	return capi.ErrNoCgo
 }
 
-// VFIOGetEventsFD calls mlx5dv_vfio_get_events_fd; see
-// mlx5dv_vfio_get_events_fd(3).
+// VFIOGetEventsFD returns the descriptor that tells of events of a VFIO
+// context.
+//
+// It calls mlx5dv_vfio_get_events_fd; see mlx5dv_vfio_get_events_fd(3).
 func VFIOGetEventsFD(ibctx *ibverbs.Context) (int, error) {
 	return 0, capi.ErrNoCgo
 }
 
-// VFIOProcessEvents calls mlx5dv_vfio_process_events; see
-// mlx5dv_vfio_process_events(3).
+// VFIOProcessEvents handles the events of a VFIO context that are there.
+//
+// It calls mlx5dv_vfio_process_events; see mlx5dv_vfio_process_events(3).
 func VFIOProcessEvents(context *ibverbs.Context) error {
 	return capi.ErrNoCgo
 }

@@ -70,6 +70,9 @@ func (g *generator) funcDoc(fn *function) string {
 		call += " It exists " + s + "."
 	}
 	if d.Text == "" {
+		if g.Check {
+			g.fail("%s has no text of ours: write one in gen/tables/docs.tsv", fn.Name)
+		}
 		return fn.goName + " " + call
 	}
 	return fn.goName + " " + d.Text + "\n\nIt " + call

@@ -23,7 +23,7 @@ type Options struct {
 	Model  *facts.Model
 	Source fs.FS  // what is written by hand: csrc/<package>.h and gosrc/<package>.go.in
 	Base   string // import path of the folder that holds the packages
-	Check  bool   // fail on table entries that match nothing: for the newest model only
+	Check  bool   // fail on table entries that match nothing and functions that none describes: for the newest model only
 
 	Packages []tables.Package // nil: those of gen/tables
 }
