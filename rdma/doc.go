@@ -12,6 +12,26 @@
 // [Open] opens a device. From it come a [Device.Domain], which allocates
 // memory and creates queue pairs, and completion queues.
 //
+// # Moving data
+//
+// A queue pair is one end of a connection: [Domain.CreateQP] makes it,
+// [Exchange] or [QP.Endpoint] and [QP.Connect] connect it. There are two ways to
+// use one.
+//
+// A queue pair without a [CQ] is driven by the library: [QP.Write], [QP.Read],
+// [QP.Send], [QP.Recv] and the atomics return when the data has moved, their
+// Start forms return an [Op] to wait for. Any size is possible.
+//
+// A queue pair with a CQ is driven by the program: a [Batch] posts many requests
+// in one call, each with a token, and [CQ.Poll] or [CQ.Wait] tell by the token
+// how each ended. Neither allocates.
+//
+// Either way the memory of a request stays registered until the request has
+// ended, whatever is closed meanwhile, and every request that was accepted is
+// reported once, also when its queue pair fails or is closed. A failed request
+// is a [*CompletionError]. All that waits takes a context and parks its
+// goroutine on the runtime's poller; a context ends the wait and not the request.
+//
 // # Ownership
 //
 // Whatever was opened, created or allocated is ended by its Close method, which

@@ -22,7 +22,6 @@ func TestQueuePairEvents(t *testing.T) {
 	check(t, a.qp.Modify(&rdma.QPAttr{
 		Mask: rdma.QPAttrState | rdma.QPAttrEnSQDAsyncNotify, State: rdma.QPSQD, EnSQDAsyncNotify: true,
 	}))
-	// The send queue is drained when a request in it has ended.
 	e, err := r.Next(deadline(t))
 	if err != nil || e.Type != rdma.EventSQDrained || e.QPN != a.qp.QPN() {
 		t.Errorf("event %v, error %v; want SQ_DRAINED on QP %#x", e, err, a.qp.QPN())
