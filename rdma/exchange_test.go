@@ -2,9 +2,12 @@ package rdma
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -21,27 +24,45 @@ type slowConn struct {
 func newSlowConn(c net.Conn) slowConn         { return slowConn{c, iotest.OneByteReader(c)} }
 func (c slowConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// pipes returns both ends of connections of several kinds.
-func pipes(t *testing.T) map[string][2]net.Conn {
+// tlsPair returns both ends of an encrypted connection over a and b.
+func tlsPair(t *testing.T, a, b net.Conn) [2]net.Conn {
+	server := httptest.NewTLSServer(nil) // for its certificate
+	t.Cleanup(server.Close)
+	roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	return [2]net.Conn{
+		tls.Client(a, &tls.Config{RootCAs: roots, ServerName: "example.com"}),
+		tls.Server(b, &tls.Config{Certificates: server.TLS.Certificates}),
+	}
+}
+
+// tcpPair returns both ends of a connection over TCP.
+func tcpPair(t *testing.T) (dialed, accepted net.Conn) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dialed, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
+	if dialed, err = net.Dial("tcp", l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	accepted, err := l.Accept()
-	if err != nil {
+	if accepted, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
+	return dialed, accepted
+}
+
+// pipes returns both ends of connections of several kinds.
+func pipes(t *testing.T) map[string][2]net.Conn {
+	dialed, accepted := tcpPair(t)
 	a, b := net.Pipe() // has no buffer
 	c, d := net.Pipe()
+	e, f := tcpPair(t)
 	ends := map[string][2]net.Conn{
 		"TCP":             {dialed, accepted},
 		"unbuffered":      {a, b},
 		"byte after byte": {newSlowConn(c), newSlowConn(d)},
+		"TLS":             tlsPair(t, e, f),
 	}
 	t.Cleanup(func() {
 		for _, e := range ends {
