@@ -54,21 +54,32 @@ func runEmit(args []string) error {
 	if err != nil {
 		return err
 	}
-	files, err := emit.Files(o)
+	folders, err := outputs(o, *out)
 	if err != nil {
 		return err
 	}
-	if *check {
-		return differs(os.DirFS(*out), files)
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		if *check {
+			err = differs(dir, folders[dir])
+		} else {
+			err = write(dir, folders[dir])
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err := write(*out, files); err != nil || o.Base != ownBase {
-		return err
+	return nil
+}
+
+// outputs are the files of each folder: the bindings, and with this module's
+// own ones the part of their tests that is generated.
+func outputs(o emit.Options, out string) (map[string]map[string][]byte, error) {
+	files, err := emit.Files(o)
+	if err != nil || o.Base != ownBase {
+		return map[string]map[string][]byte{out: files}, err
 	}
 	tests, err := emit.Real(o, realBase)
-	if err != nil {
-		return err
-	}
-	return write(filepath.Join(filepath.Dir(*out), realFolder), tests)
+	return map[string]map[string][]byte{out: files, filepath.Join(filepath.Dir(out), realFolder): tests}, err
 }
 
 // options are what to emit: the surface of the newest rdma-core that is not
@@ -139,8 +150,8 @@ func write(dir string, files map[string][]byte) error {
 
 // differs returns an error that names the files of dir that are not as they
 // would be generated.
-func differs(dir fs.FS, files map[string][]byte) error {
-	old, err := generated(dir)
+func differs(dir string, files map[string][]byte) error {
+	old, err := generated(os.DirFS(dir))
 	if err != nil {
 		return err
 	}
@@ -159,7 +170,7 @@ func differs(dir fs.FS, files map[string][]byte) error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("not up to date, run go generate ./... : %s", strings.Join(names, ", "))
+	return fmt.Errorf("%s is not up to date, run go generate: %s", dir, strings.Join(names, ", "))
 }
 
 // generated reads the files below dir that gen wrote.
