@@ -91,6 +91,9 @@ func newDomain(dev *Device, ctx *ibverbs.Context, name string) (*Domain, error) 
 // Name returns the name that the domain was asked for by.
 func (d *Domain) Name() string { return d.name }
 
+// String returns the name and the device, as in `"default" of mlx5_0`.
+func (d *Domain) String() string { return fmt.Sprintf("%q of %s", d.name, d.dev.id.name) }
+
 // Device returns the device that the domain belongs to.
 func (d *Domain) Device() *Device { return d.dev }
 
@@ -234,7 +237,7 @@ func (d *Domain) register(op string, r backend.Region, cfg *MemoryConfig, obtain
 		}
 		return nil, err
 	}
-	return newMemory(d.dev.id.name, r, reg, unmap, d.dev.logger, d.h), nil
+	return newMemory(d, r, reg, unmap), nil
 }
 
 // registerRegion chooses the RDMA address of host memory and registers it.

@@ -2,7 +2,6 @@ package rdma
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime"
 	"unsafe"
 
@@ -21,6 +20,7 @@ import (
 // stays for the life of the process.
 type Memory struct {
 	h      *handle.Handle
+	dom    *Domain
 	device string
 
 	vaddr, raddr, size uint64
@@ -79,11 +79,13 @@ func NUMANodeAt(n int) NUMANode { return NUMANode{place: max(n, -1) + 1} }
 // number returns the kernel's number of the node, and whether there is one.
 func (n NUMANode) number() (int, bool) { return n.place - 1, n.place != 0 }
 
-// newMemory returns the owner of a registration, which depends on the parents.
-// unmap gives the memory back after it; nil if that is not ours to do.
-func newMemory(device string, r backend.Region, reg backend.Registration, unmap func() error, log *slog.Logger, parents ...*handle.Handle) *Memory {
+// newMemory returns the owner of a registration in a domain. unmap gives the
+// memory back after it; nil if that is not ours to do.
+func newMemory(dom *Domain, r backend.Region, reg backend.Registration, unmap func() error) *Memory {
+	device := dom.dev.id.name // destroying must refer to neither domain nor memory
 	released := make(chan struct{})
 	m := &Memory{
+		dom:      dom,
 		device:   device,
 		vaddr:    uint64(r.Addr),
 		raddr:    reg.RDMAAddr,
@@ -97,8 +99,8 @@ func newMemory(device string, r backend.Region, reg backend.Registration, unmap 
 	m.h = handle.New(handle.Spec{
 		Kind:    "Memory",
 		Name:    fmt.Sprintf("%s, %d bytes at %#x", device, r.Length, reg.RDMAAddr),
-		Log:     log,
-		Parents: parents,
+		Log:     dom.dev.logger,
+		Parents: []*handle.Handle{dom.h},
 		Destroy: func() error {
 			// While the device can reach the memory it must not become anyone else's.
 			if err := reg.Deregister(); err != nil {
