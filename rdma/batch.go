@@ -132,7 +132,8 @@ func (b *Batch) Reset() {
 //
 // The device reports them in the order of posting. With Config.SignalInterval
 // it does so at every n-th request and at the last of each Post; every request
-// is reported all the same.
+// is reported all the same. Only where the device itself refused a request, those
+// that it accepted before may be reported as late as those of the next Post.
 //
 // Implements:
 //

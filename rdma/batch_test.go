@@ -99,6 +99,11 @@ func TestBatchRefusesMistakes(t *testing.T) {
 		return list
 	}
 	caps := a.qp.Cap()
+	readOnly, err := a.dom.Alloc(4096, &rdma.MemoryConfig{Access: rdma.AccessRemoteRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { check(t, readOnly.Close()) }()
 	for _, c := range []struct {
 		name string
 		add  func(*rdma.Batch)
@@ -113,6 +118,7 @@ func TestBatchRefusesMistakes(t *testing.T) {
 		{"unaligned atomic", func(b *rdma.Batch) { b.FetchAdd(slice(t, a.mem, 0, 8), mustSlice(t, remote, 12, 8), 1, 1) }, nil, "not a multiple of 8"},
 		{"atomic on four bytes", func(b *rdma.Batch) { b.CompareSwap(slice(t, a.mem, 0, 4), mustSlice(t, remote, 0, 8), 1, 1, 1) }, nil, "has 4 bytes"},
 		{"atomic on sixteen bytes", func(b *rdma.Batch) { b.FetchAdd(slice(t, a.mem, 0, 8), mustSlice(t, remote, 0, 16), 1, 1) }, nil, "remote memory 16"},
+		{"read into memory that is read only", func(b *rdma.Batch) { b.Read(readOnly.View(), mustSlice(t, remote, 0, 8), 1) }, nil, "needs LOCAL_WRITE"},
 		{"no memory", func(b *rdma.Batch) { b.Send(rdma.View{}, 1) }, nil, "no memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -122,13 +122,16 @@ func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) 
 		if v.mem == nil {
 			return errors.New("the zero View has no memory")
 		}
-		if v.mem.device != q.device {
-			return fmt.Errorf("the memory is registered with %s, the queue pair is on %s", v.mem.device, q.device)
+		if v.mem.dom != q.dom {
+			return fmt.Errorf("the memory is in domain %s, the queue pair in %s", v.mem.dom, q.dom)
 		}
 		n := min(v.size, size)
 		size -= n
 		if n == 0 {
 			continue
+		}
+		if req.code.writesLocal() && v.mem.access&AccessLocalWrite == 0 {
+			return fmt.Errorf("the memory has access %s, a %s needs LOCAL_WRITE", v.mem.access, req.code)
 		}
 		if n > math.MaxUint32 {
 			return fmt.Errorf("an SGE of %d bytes, at most 4294967295 (4 GiB − 1) are possible", n)

@@ -45,6 +45,9 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
 
+// writesLocal tells whether the device stores into the request's memory.
+func (o Opcode) writesLocal() bool { return o >= OpRead }
+
 // WCStatus tells how a request ended, with the values of enum ibv_wc_status.
 type WCStatus uint32
 
@@ -83,7 +86,7 @@ var wcMeanings = [...]string{
 	WCLocLenErr:        "a message does not fit the memory or the path",
 	WCLocQPOpErr:       "the device cannot carry out the request",
 	WCLocEECOpErr:      "end-to-end context failed here",
-	WCLocProtErr:       "local memory is not registered for this",
+	WCLocProtErr:       "local memory is not registered for this in the domain",
 	WCWRFlushErr:       "flushed, not carried out",
 	WCMWBindErr:        "memory window cannot be bound",
 	WCBadRespErr:       "unexpected response of the peer",
