@@ -125,8 +125,8 @@ func (c *CQ) put(e *cqe) bool {
 		b[54] = e.vendor
 		b[55] = e.syndrome
 	} else {
-		be.PutUint16(b[26:], e.slid)
-		be.PutUint32(b[28:], e.srcQPN)
+		be.PutUint16(b[22:], e.slid)
+		be.PutUint32(b[24:], e.srcQPN)
 		be.PutUint32(b[32:], e.uidx)
 		copy(b[36:], e.imm[:])
 		be.PutUint32(b[44:], e.bytes)

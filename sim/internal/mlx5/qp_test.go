@@ -339,6 +339,29 @@ func TestErrorsHaveSyndromes(t *testing.T) {
 	}
 }
 
+func TestArrivalsTellTheirSource(t *testing.T) {
+	for _, c := range []struct {
+		a     fabric.Arrival
+		op    byte
+		flags uint32
+	}{
+		{fabric.Arrival{Op: fabric.OpSend}, opRespSend, 0},
+		{fabric.Arrival{Op: fabric.OpSend, HasImm: true, HasGRH: true}, opRespSendImm, grhPresent},
+		{fabric.Arrival{Op: fabric.OpSend, Invalidate: true}, opRespSendInv, 0},
+		{fabric.Arrival{Op: fabric.OpWrite, HasImm: true}, opRespWriteImm, 0},
+	} {
+		r := newRig(t, fabric.UD, 4, 4, 4, 4, 64)
+		c.a.Imm, c.a.SourceQPN, c.a.SLID, c.a.Length = [4]byte{1, 2, 3, 4}, 0x123456, 0x77, 99
+		r.CompleteRecv(&fabric.Receive{Index: 3}, c.a)
+		b, ok := r.entry(0)
+		be := binary.BigEndian
+		if !ok || b[63]>>4 != c.op || be.Uint32(b[24:]) != c.flags|0x123456 || be.Uint16(b[22:]) != 0x77 || be.Uint32(b[36:]) != 0x01020304 ||
+			be.Uint32(b[44:]) != 99 || be.Uint16(b[60:]) != 3 {
+			t.Errorf("%+v is %x", c.a, b)
+		}
+	}
+}
+
 func TestUnsignaledSuccessIsSilent(t *testing.T) {
 	r := newRig(t, fabric.RC, 4, 4, 4, 4, 64)
 	r.CompleteSend(&fabric.Request{}, fabric.Success)
