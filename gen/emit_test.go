@@ -177,13 +177,14 @@ func TestEveryPinnedVersionCanBeEmitted(t *testing.T) {
 // they are not what the bindings were made from.
 func TestGuardTellsWhatToDo(t *testing.T) {
 	installed(t)
-	guard := filepath.Join("..", ownFolder, "ibverbs", "zz_guard.c")
-	compile := func(include string) (string, error) {
-		out, err := exec.Command("gcc", "-fsyntax-only", "-I", include, guard).CombinedOutput()
+	compile := func(pkg, include string) (string, error) {
+		out, err := exec.Command("gcc", "-fsyntax-only", "-I", include, filepath.Join("..", ownFolder, pkg, "zz_guard.c")).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := compile(t.TempDir()); err != nil {
-		t.Errorf("the headers of this machine: %v\n%.2000s", err, out)
+	for _, p := range tables.Packages {
+		if out, err := compile(p.Name, t.TempDir()); err != nil {
+			t.Errorf("%s and the headers of this machine: %v\n%.2000s", p.Name, err, out)
+		}
 	}
 	doctored := t.TempDir()
 	if err := os.CopyFS(filepath.Join(doctored, "infiniband"), os.DirFS("/usr/include/infiniband")); err != nil {
@@ -201,7 +202,7 @@ func TestGuardTellsWhatToDo(t *testing.T) {
 	if err := os.WriteFile(header, []byte(changed), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := compile(doctored)
+	out, err := compile("ibverbs", doctored)
 	if err == nil || !strings.Contains(out, "offset of struct ibv_mr.rkey") || !strings.Contains(out, "go generate") {
 		t.Errorf("doctored headers: %v\n%.2000s", err, out)
 	}

@@ -31,6 +31,7 @@ func (g *generator) accessors(p *pkg) (list []access) {
 		for _, f := range g.records[t.Record].Fields {
 			if f.Name == t.Field {
 				list = append(list, access{t, set, f})
+				g.used["member "+t.Record+"."+t.Field] = true
 				p.claim(g, t.Go, t.Record+"."+t.Field)
 				return
 			}

@@ -279,6 +279,15 @@ func (g *generator) stale() error {
 	for k := range tables.Enums {
 		check("enum of", k)
 	}
+	for _, k := range tables.Hot {
+		check("hot", k)
+	}
+	for k := range tables.NotHot {
+		check("not hot", k)
+	}
+	for _, t := range slices.Concat(tables.Getters, tables.Setters) {
+		check("member", t.Record+"."+t.Field)
+	}
 	for k := range tables.Buffers {
 		check("buffer", k)
 	}

@@ -67,7 +67,11 @@ func (g *generator) planFunc(p *pkg, f *facts.Func, known map[string]*facts.Func
 	}
 	fn := &function{Func: f, goName: g.funcName(p, f.Name), style: g.style(p, f)}
 	for _, h := range tables.Hot {
-		fn.hot = fn.hot || strings.HasPrefix(f.Name, h) && !tables.NotHot[f.Name]
+		if strings.HasPrefix(f.Name, h) {
+			g.used["hot "+h] = true
+			fn.hot = !tables.NotHot[f.Name]
+			g.used["not hot "+f.Name] = !fn.hot
+		}
 	}
 	index := map[string]int{}
 	for i, a := range f.Params {
