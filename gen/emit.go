@@ -102,7 +102,7 @@ func importPath(dir string) (string, error) {
 		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
 			cmd := exec.Command("go", "list", "-m")
 			cmd.Dir = at
-			cmd.Stderr = os.Stderr
+			cmd.Env = append(os.Environ(), "GOWORK=off") // a workspace has many
 			name, err := cmd.Output()
 			if err != nil {
 				return "", fmt.Errorf("module of %s: %w", dir, err)
