@@ -326,7 +326,7 @@ func TestPostAndPollDoNotAllocate(t *testing.T) {
 	a, b, cqA, cqB := batchPair(t, &rdma.QPConfig{Config: rdma.Config{MaxInline: 16, SignalInterval: 4}})
 	batch, recvs := a.qp.Batch(), b.qp.RecvBatch()
 	local, remote := slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8)
-	two := []rdma.View{slice(t, a.mem, 8, 8), slice(t, b.mem, 8, 0)}
+	two := []rdma.View{slice(t, a.mem, 8, 8), slice(t, a.mem, 8, 0)}
 	into, data := slice(t, b.mem, 16, 16), []byte("inline")
 	wcs := make([]rdma.WC, 16)
 	poll := func(cq *rdma.CQ, n int) {

@@ -102,6 +102,28 @@ func TestRealParentsMayBeClosedFirst(t *testing.T) {
 	<-m.Released()
 }
 
+func TestMemoryOfAnotherDomainIsRefused(t *testing.T) {
+	s := newSide(t, rdmatest.Devices(t, 1)[0], nil)
+	connect(t, s, s)
+	other, err := s.dev.Domain("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, other.Close()) })
+	m, err := other.Alloc(4096, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, m.Close()) })
+	err = s.qp.Write(deadline(t), m.View(), s.mem.Remote())
+	if err == nil || !strings.Contains(err.Error(), `the memory is in domain "other" of `+s.dev.Name()+`, the queue pair in "test"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := s.qp.Err(); err != nil {
+		t.Errorf("the queue pair failed: %v", err)
+	}
+}
+
 // TestRealMemoryOfMoreThan4GiB registers a few pages again and again.
 func TestRealMemoryOfMoreThan4GiB(t *testing.T) {
 	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
