@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/doorbell"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
+	"github.com/goverbs/goverbs/sim/internal/link"
 	"github.com/goverbs/goverbs/sim/internal/sysfs"
 	"github.com/goverbs/goverbs/sim/internal/uverbs"
 )
@@ -30,7 +31,8 @@ type host struct {
 	folder   *sysfs.Process
 	failed   error // why there is no folder
 	fabric   *Fabric
-	built    bool // the tree shows fabric
+	built    bool       // the tree shows fabric
+	network  *link.Node // once a device was opened
 	contexts map[uint64]*openDevice
 	nodes    map[*fabric.Device]*node // of fabric
 	lastUsed uint32                   // number of a device file
@@ -268,6 +270,9 @@ func (h *host) Open(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := h.join(); err != nil {
+		return 0, err
+	}
 	before := func(verb string) error { return f.beforeVerb(d.Name, verb) }
 	if err := before(openVerb); err != nil {
 		return 0, err
@@ -279,6 +284,43 @@ func (h *host) Open(name string) (int, error) {
 	f.fabric.Start(bell)
 	h.contexts[c.ID()] = &openDevice{c, f}
 	return c.FD(), nil
+}
+
+// join connects the fabric with those of other processes. It wants the lock.
+func (h *host) join() (err error) {
+	if h.network == nil {
+		if h.network, err = link.Join(filepath.Join(sysfs.Base(), "net"), h); err != nil {
+			return err
+		}
+	}
+	f := h.fabric.fabric
+	f.Lock()
+	defer f.Unlock()
+	f.Slot, f.Link = h.network.Slot, h.network
+	return nil
+}
+
+// present returns the fabric that messages from other processes are for.
+func (h *host) present() (*Fabric, *link.Node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fabric, h.network
+}
+
+// Deliver implements link.Receiver.
+func (h *host) Deliver(m *fabric.Message) {
+	if f, network := h.present(); f != nil {
+		f.fabric.Deliver(m)
+	} else {
+		fabric.Refuse(network, m)
+	}
+}
+
+// Lost implements link.Receiver.
+func (h *host) Lost(slot uint32) {
+	if f, _ := h.present(); f != nil {
+		f.fabric.Lost(slot)
+	}
 }
 
 // Ioctl implements interpose.Handler.

@@ -7,23 +7,25 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/dma"
 )
 
-// answer is what a requester learns of a request.
-type answer uint8
+// Answer is what a requester learns of a request.
+type Answer uint8
 
 const (
-	answered answer = iota // it ended, with a status
+	answered Answer = iota // it ended, with a status
 	notReady               // RNR NAK: the receiver has no buffer
 	silence                // nothing came back
 	dead                   // nothing will come back
 	later                  // it was held up here
+	pending                // another process will answer
 )
 
 // outcome is how a request went, and what follows at the responder.
 type outcome struct {
-	answer answer
+	answer Answer
 	status Status
 	failed *QP       // this responder goes to ERR
 	event  EventType // and tells its owner, if not 0
+	timer  uint8     // of notReady: how long to wait
 }
 
 func ended(st Status) outcome { return outcome{status: st} }
@@ -42,7 +44,7 @@ func (q *QP) run(requests int) (n int) {
 		return 0
 	case q.State == StateErr:
 		return q.flush()
-	case q.State != StateRTS:
+	case q.State != StateRTS, q.awaiting != 0:
 		return 0
 	}
 	f := q.Device.fabric
@@ -83,7 +85,7 @@ func (f *Fabric) attempt(q *QP) outcome {
 	case ActionDrop:
 		return outcome{answer: silence}
 	case ActionRNR:
-		return outcome{answer: notReady}
+		return outcome{answer: notReady, timer: shortestRNR}
 	case ActionDelay:
 		q.until = f.now() + v.Delay
 		f.wakeAt(q.until)
@@ -94,7 +96,7 @@ func (f *Fabric) attempt(q *QP) outcome {
 
 // end completes the queue pair's request, and what follows from that.
 func (q *QP) end(o *outcome) {
-	q.headBusy, q.since, q.rnrLeft = false, 0, q.Attr.RNRRetry
+	q.headBusy, q.since, q.awaiting, q.rnrLeft = false, 0, 0, q.Attr.RNRRetry
 	if f := q.Device.fabric; f.Observe != nil {
 		f.Observe(q, &q.head, o.status)
 	}
@@ -102,6 +104,11 @@ func (q *QP) end(o *outcome) {
 	if o.status != Success {
 		q.endBadly()
 	}
+	o.failResponder()
+}
+
+// failResponder takes the responder to ERR if that follows.
+func (o *outcome) failResponder() {
 	if o.failed != nil && o.failed.State != StateErr {
 		if o.event != 0 {
 			o.failed.Notify(o.event)
@@ -138,11 +145,7 @@ func (q *QP) persist(o *outcome) bool {
 			}
 			q.rnrLeft--
 		}
-		code := uint8(shortestRNR)
-		if q.peer != nil {
-			code = q.peer.Attr.MinRNRTimer
-		}
-		q.until = now + rnrDelay(code)
+		q.until = now + rnrDelay(o.timer)
 	case silence:
 		if q.since == 0 {
 			q.since = now
@@ -155,7 +158,7 @@ func (q *QP) persist(o *outcome) bool {
 	case dead:
 		o.status = RetryExceeded
 		return true
-	case later:
+	case later, pending:
 		return false
 	}
 	f.wakeAt(q.until)
@@ -200,6 +203,9 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 	if r.Length > max || r.Op.isAtomic() && r.Length != 8 {
 		return ended(LocalLengthError)
 	}
+	if q.Type == UD && r.QKey>>31 != 0 { // a privileged key is the queue pair's own
+		r.QKey = q.Attr.QKey
+	}
 	need := Access(0)
 	if r.Op == OpRead || r.Op.isAtomic() {
 		need = LocalWrite
@@ -208,78 +214,88 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 	if f.local, ok = q.Device.translateList(f.local[:0], q.PD, r.SGL, need); !ok {
 		return ended(LocalProtectionError)
 	}
-	peer, o := f.route(q, r)
-	if peer == nil {
-		if q.Type != RC {
-			return ended(Success) // whatever becomes of it
-		}
-		return o
-	}
-	o = f.respond(peer, q, r)
+	o := f.send(q, port, r)
 	if q.Type != RC && (o.answer != answered || o.status != LocalProtectionError) {
-		o.answer, o.status = answered, Success
+		o.answer, o.status = answered, Success // whatever becomes of it
 	}
 	return o
 }
 
-// route finds the queue pair that a request is for. Without one, the outcome
-// says why.
-func (f *Fabric) route(q *QP, r *Request) (*QP, outcome) {
-	port := q.port()
+// Origin is who sends a request, as its packets tell.
+type Origin struct {
+	Type     QPType
+	QPN      uint32
+	PKey     uint16
+	From     Address
+	HopLimit uint8
+}
+
+// origin returns what the queue pair's packets tell.
+func (q *QP) origin(port *Port) Origin {
+	o := Origin{Type: q.Type, QPN: q.Num, PKey: port.PKeys[q.Attr.PKeyIndex], HopLimit: q.Attr.HopLimit, From: Address{LID: port.LID, SL: q.Attr.To.SL}}
+	if e, ok := port.GID(int(q.Attr.SGIDIndex)); ok {
+		o.From.Global, o.From.GID, o.From.Type = true, e.GID, e.Type
+	}
+	return o
+}
+
+// send takes a request, whose local memory is in f.local, to where it is for.
+func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	if !port.Up || q.Device.Removed {
-		return nil, outcome{answer: silence}
+		return outcome{answer: silence}
+	}
+	to, number := &q.Attr.To, q.Attr.DestQPN
+	if q.Type == UD {
+		to, number = &r.To, r.QPN
+	}
+	if q.route.port == nil || q.Type == UD {
+		q.route.device, q.route.port = f.find(port, to)
+	}
+	d, p := q.route.device, q.route.port
+	switch {
+	case d == nil:
+		return outcome{answer: dead}
+	case f.isRemote(number):
+		return f.transmit(q, port, to, number, r)
+	}
+	from := q.origin(port)
+	return f.deliver(d, p, number, &from, r)
+}
+
+// deliver gives a request to a queue pair of this process.
+func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Request) outcome {
+	peer := d.QP(number)
+	switch {
+	case peer == nil || peer.Type != from.Type || peer.State == StateErr:
+		return outcome{answer: dead}
+	case peer.State < StateRTR || !p.Up || d.Removed:
+		return outcome{answer: silence}
+	case peer.port() != p || !peer.accepts(from, r):
+		return outcome{answer: dead}
+	}
+	return f.respond(peer, from, r)
+}
+
+// accepts reports whether a request that reached the queue pair is for it: it
+// comes from its peer, or as a datagram with its key, and within its partition.
+func (q *QP) accepts(from *Origin, r *Request) bool {
+	port := q.port()
+	if !samePKey(port.PKeys[q.Attr.PKeyIndex], from.PKey) {
+		return false
 	}
 	if q.Type == UD {
-		return f.routeDatagram(q, port, r)
+		return r.QKey == q.Attr.QKey
 	}
-	peer := q.peer
-	if peer == nil || peer.gone {
-		d, p := f.find(port, &q.Attr.To)
-		if d == nil {
-			return nil, outcome{answer: dead}
-		}
-		if peer = d.QP(q.Attr.DestQPN); peer == nil {
-			return nil, outcome{answer: dead}
-		}
-		if peer.State >= StateInit && peer.port() != p {
-			return nil, outcome{answer: dead}
-		}
-		q.peer = peer
+	if q.Attr.DestQPN != from.QPN {
+		return false
 	}
-	switch {
-	case peer.Type != q.Type || peer.State == StateErr:
-		return nil, outcome{answer: dead}
-	case peer.State < StateRTR || !peer.port().Up || peer.Device.Removed:
-		return nil, outcome{answer: silence}
-	case peer.Attr.DestQPN != q.Num || !port.is(&peer.Attr.To) || !samePKey(q, peer):
-		return nil, outcome{answer: dead}
-	}
-	return peer, outcome{}
+	_, p := q.Device.fabric.find(port, &from.From)
+	return p != nil && p.is(&q.Attr.To)
 }
 
-func (f *Fabric) routeDatagram(q *QP, port *Port, r *Request) (*QP, outcome) {
-	d, p := f.find(port, &r.To)
-	if d == nil || !p.Up || d.Removed {
-		return nil, outcome{}
-	}
-	peer := d.QP(r.QPN)
-	if peer == nil || peer.Type != UD || peer.State < StateRTR || peer.State == StateErr || peer.port() != p {
-		return nil, outcome{}
-	}
-	qkey := r.QKey
-	if qkey>>31 != 0 { // a privileged key is taken from the queue pair
-		qkey = q.Attr.QKey
-	}
-	if peer.Attr.QKey != qkey || !samePKey(q, peer) {
-		return nil, outcome{}
-	}
-	return peer, outcome{}
-}
-
-// samePKey reports whether the partition keys of two queue pairs match: same
-// number, and at least one of them a full member.
-func samePKey(a, b *QP) bool {
-	x, y := a.port().PKeys[a.Attr.PKeyIndex], b.port().PKeys[b.Attr.PKeyIndex]
+// samePKey reports whether two partition keys match: same number, and at least
+// one of them a full member's.
+func samePKey(x, y uint16) bool {
 	return x&0x7fff == y&0x7fff && x&0x7fff != 0 && (x|y)&0x8000 != 0
 }
 
@@ -289,25 +305,25 @@ func nak(p *QP, st Status, event EventType) outcome {
 	return outcome{status: st, failed: p, event: event}
 }
 
-// respond executes at p a request from q whose local memory is in f.local.
-func (f *Fabric) respond(p, q *QP, r *Request) outcome {
+// respond executes a request at p. The requester's memory is in f.local.
+func (f *Fabric) respond(p *QP, from *Origin, r *Request) outcome {
 	switch {
 	case r.Op == OpSend:
-		return f.receive(p, q, r)
+		return f.receive(p, from, r)
 	case r.Op == OpWrite:
-		return f.write(p, q, r)
+		return f.write(p, from, r)
 	case r.Op == OpRead:
-		return f.read(p, q, r)
+		return f.read(p, r)
 	}
-	return f.atomic(p, q, r)
+	return f.atomic(p, r)
 }
 
 // grhLen is the room that a datagram's receive buffer keeps for a header.
 const grhLen = 40
 
-func (f *Fabric) receive(p, q *QP, r *Request) outcome {
+func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 	if !p.Queues.NextRecv(&p.recv) {
-		return outcome{answer: notReady}
+		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
 	length, grh := r.Length, false
 	if p.Type == UD {
@@ -315,7 +331,7 @@ func (f *Fabric) receive(p, q *QP, r *Request) outcome {
 		grh = r.To.Global
 	}
 	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
-		SourceQPN: q.Num, HasGRH: grh, SLID: q.port().LID}
+		SourceQPN: from.QPN, HasGRH: grh, SLID: from.From.LID}
 	if length > total(p.recv.SGL) {
 		a.Status = LocalLengthError
 		p.Queues.CompleteRecv(&p.recv, a)
@@ -328,7 +344,7 @@ func (f *Fabric) receive(p, q *QP, r *Request) outcome {
 		return nak(p, RemoteOperationError, 0)
 	}
 	if p.Type == UD {
-		f.remote = f.placeGRH(f.remote, q, p, grh)
+		f.remote = placeGRH(f.remote, from, r, grh)
 	}
 	if o, ok := f.move(p, f.remote, f.local); !ok {
 		if o.failed != nil {
@@ -357,17 +373,13 @@ func (q *QP) invalidate(*Request) (outcome, bool) {
 }
 
 // placeGRH writes the header of a datagram and returns the room behind it.
-func (f *Fabric) placeGRH(dst []dma.Span, q, p *QP, present bool) []dma.Span {
+func placeGRH(dst []dma.Span, from *Origin, r *Request, present bool) []dma.Span {
 	var h [grhLen]byte
 	if present {
 		h[0] = 0x60
-		h[7] = q.Attr.HopLimit
-		if e, ok := q.port().GID(int(q.Attr.SGIDIndex)); ok {
-			copy(h[8:24], e.GID[:])
-		}
-		if e, ok := p.port().GID(0); ok {
-			copy(h[24:40], e.GID[:])
-		}
+		h[7] = from.HopLimit
+		copy(h[8:24], from.From.GID[:])
+		copy(h[24:40], r.To.GID[:])
 	}
 	rest := h[:]
 	for i := range dst {
@@ -386,7 +398,7 @@ func (f *Fabric) placeGRH(dst []dma.Span, q, p *QP, present bool) []dma.Span {
 	return dst
 }
 
-func (f *Fabric) write(p, q *QP, r *Request) outcome {
+func (f *Fabric) write(p *QP, from *Origin, r *Request) outcome {
 	if p.Attr.Access&RemoteWrite == 0 {
 		return nak(p, RemoteInvalidRequest, EventQPRequestError)
 	}
@@ -398,19 +410,19 @@ func (f *Fabric) write(p, q *QP, r *Request) outcome {
 		}
 	}
 	if r.HasImm && !p.Queues.NextRecv(&p.recv) {
-		return outcome{answer: notReady}
+		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
 	if o, ok := f.move(p, f.remote, f.local); !ok {
 		return o
 	}
 	if r.HasImm {
 		p.Queues.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
-			SourceQPN: q.Num, SLID: q.port().LID})
+			SourceQPN: from.QPN, SLID: from.From.LID})
 	}
 	return ended(Success)
 }
 
-func (f *Fabric) read(p, q *QP, r *Request) outcome {
+func (f *Fabric) read(p *QP, r *Request) outcome {
 	if p.Attr.Access&RemoteRead == 0 || p.Attr.MaxDestRdAtomic == 0 {
 		return nak(p, RemoteInvalidRequest, EventQPRequestError)
 	}
@@ -427,7 +439,7 @@ func (f *Fabric) read(p, q *QP, r *Request) outcome {
 	return ended(Success)
 }
 
-func (f *Fabric) atomic(p, q *QP, r *Request) outcome {
+func (f *Fabric) atomic(p *QP, r *Request) outcome {
 	if p.Attr.Access&RemoteAtomic == 0 || p.Attr.MaxDestRdAtomic == 0 || r.RemoteAddr&7 != 0 {
 		return nak(p, RemoteInvalidRequest, EventQPRequestError)
 	}

@@ -111,19 +111,26 @@ func (d *Device) AddQP(q *QP) error {
 		return syscall.ENOMEM
 	}
 	for {
-		d.lastQPN = (d.lastQPN + 1) & 0xffffff
-		if _, taken := d.qps[d.lastQPN]; !taken && d.lastQPN >= firstQPN {
+		d.lastQPN = (d.lastQPN + 1) & qpnMask
+		q.Num = d.fabric.Slot<<slotShift | d.lastQPN
+		if _, taken := d.qps[q.Num]; !taken && d.lastQPN >= firstQPN {
 			break
 		}
 	}
-	q.Num, q.Device = d.lastQPN, d
+	q.Device = d
 	d.qps[q.Num] = q
 	d.fabric.qps = append(d.fabric.qps, q)
 	return nil
 }
 
-// The lowest numbers are those of management queue pairs.
-const firstQPN = 0x100
+// A queue pair's number tells in its upper bits which process has it. The
+// lowest numbers are those of management queue pairs.
+const (
+	firstQPN  = 0x100
+	slotShift = 16
+	qpnMask   = 1<<slotShift - 1
+	MaxSlot   = 1<<(24-slotShift) - 1
+)
 
 // RemoveQP forgets a queue pair, without a word to its peer.
 func (d *Device) RemoveQP(q *QP) {

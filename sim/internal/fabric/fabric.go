@@ -22,6 +22,11 @@ type Fabric struct {
 	Intercept func(*QP, *Request) Verdict
 	Observe   func(*QP, *Request, Status)
 
+	// Slot tells this process from others on the same network, to which Link
+	// leads. Without others both are zero.
+	Slot uint32
+	Link Link
+
 	devices []*Device
 	qps     []*QP
 	paused  bool
@@ -32,6 +37,7 @@ type Fabric struct {
 	// Scratch of the request in progress, which the lock protects.
 	local, remote []dma.Span
 	old           uint64
+	lastID        uint64 // of a message
 }
 
 // Verdict is what an interceptor wants of a request. The zero value lets it

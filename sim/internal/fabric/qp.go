@@ -64,14 +64,18 @@ type QP struct {
 	State  State
 	Attr   Attr
 
-	gone bool
-	peer *QP // of a connected one, as found last
+	gone  bool
+	route struct { // of a connected one, as found first
+		device *Device
+		port   *Port
+	}
 
 	// The request in progress: one at a time, in order.
 	head     Request
 	headBusy bool
 	recv     Receive
 	rnrLeft  uint8
+	awaiting uint64        // the request that another process has to answer; 0 if none
 	since    time.Duration // when an answer was first missed; 0 if none is
 	until    time.Duration // not to be tried again before
 }
@@ -149,6 +153,7 @@ func (q *QP) apply(a *Attr, mask Mask) {
 	set(MaskQKey, func() { c.QKey = a.QKey })
 	set(MaskPathMTU, func() { c.PathMTU = a.PathMTU })
 	set(MaskAV, func() {
+		q.route.port = nil
 		c.To, c.SGIDIndex, c.FlowLabel, c.HopLimit = a.To, a.SGIDIndex, a.FlowLabel, a.HopLimit
 		c.TrafficClass, c.StaticRate = a.TrafficClass, a.StaticRate
 	})
@@ -171,7 +176,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.peer, q.headBusy, q.since, q.until, q.Attr = nil, false, 0, 0, Attr{}
+		q.route.port, q.headBusy, q.awaiting, q.since, q.until, q.Attr = nil, false, 0, 0, 0, Attr{}
 	}
 	q.State = s
 	if s == StateSQD && from == StateRTS {
@@ -197,7 +202,7 @@ func (q *QP) Fail() {
 // requests that were.
 func (q *QP) flush() (n int) {
 	if q.headBusy {
-		q.headBusy = false
+		q.headBusy, q.awaiting = false, 0
 		q.Queues.CompleteSend(&q.head, FlushError)
 		n++
 	}

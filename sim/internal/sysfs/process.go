@@ -21,9 +21,13 @@ type Process struct {
 // NewProcess chooses the folder, below the system's folder for temporary
 // files.
 func NewProcess() *Process {
-	base := fmt.Sprintf("goverbs-sim-%d", os.Getuid())
 	name := fmt.Sprintf("%d-%016x", os.Getpid(), rand.Uint64())
-	return &Process{Path: filepath.Join(os.TempDir(), base, name)}
+	return &Process{Path: filepath.Join(Base(), name)}
+}
+
+// Base is the folder that all processes of a user share.
+func Base() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("goverbs-sim-%d", os.Getuid()))
 }
 
 // Make makes the folder and removes those of processes that are gone. Making

@@ -1,0 +1,172 @@
+package fabric
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+)
+
+// Link carries messages to other processes that emulate the same devices: a
+// device's queue pairs may belong to any of them.
+type Link interface {
+	// Send sends a message to a process, whole and in order. It does not block. A
+	// process that is not there, or ends before it has answered, is reported to
+	// Fabric.Lost.
+	Send(slot uint32, m *Message)
+}
+
+// Message is a request on its way to another process, or its answer.
+type Message struct {
+	Header
+	Payload []byte
+}
+
+// Header is the fixed part of a message.
+type Header struct {
+	ID       uint64 // chosen by the requester's queue pair
+	IsAnswer bool
+
+	// Where it goes: a port of that link layer and address, and a queue pair.
+	LinkLayer LinkLayer
+	To        Address
+	QPN       uint32
+
+	Origin Origin
+
+	// Of a request.
+	Op                   Op
+	HasImm               bool
+	Imm                  [4]byte
+	Invalidate           bool
+	Solicited            bool
+	RemoteAddr           uint64
+	RKey                 uint32
+	QKey                 uint32
+	Compare, CompareMask uint64
+	Swap, SwapMask       uint64
+	Length               uint64
+
+	// Of an answer.
+	Answer Answer
+	Status Status
+	Timer  uint8
+}
+
+func (f *Fabric) isRemote(qpn uint32) bool {
+	return f.Link != nil && qpn>>slotShift != f.Slot
+}
+
+// spanOf returns a span of Go's memory, which must be kept alive.
+func spanOf(spans []dma.Span, b []byte) []dma.Span {
+	return append(spans, dma.Span{Addr: dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Len: uint64(len(b))})
+}
+
+// transmit sends a request to another process.
+func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Request) outcome {
+	m := &Message{Header: Header{
+		LinkLayer: port.LinkLayer, To: *to, QPN: number, Origin: q.origin(port),
+		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey,
+		Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Swap, SwapMask: r.SwapMask, Length: r.Length,
+	}}
+	if r.Op == OpSend || r.Op == OpWrite {
+		m.Payload = make([]byte, r.Length)
+		if _, err := dma.Copy(spanOf(nil, m.Payload), f.local); err != nil {
+			return ended(LocalProtectionError)
+		}
+	}
+	f.lastID++
+	m.ID = f.lastID
+	if q.Type == RC {
+		q.awaiting = m.ID
+	}
+	f.Link.Send(number>>slotShift, m)
+	return outcome{answer: pending}
+}
+
+// Deliver takes a message from another process. It takes the lock itself.
+func (f *Fabric) Deliver(m *Message) {
+	f.Lock()
+	defer f.Unlock()
+	d, p := f.find(&Port{LinkLayer: m.LinkLayer}, &m.To)
+	if m.IsAnswer {
+		if d != nil {
+			f.answered(d.QP(m.QPN), m)
+		}
+	} else {
+		f.requested(d, p, m)
+	}
+	f.Kick()
+}
+
+// requested executes a request of another process and answers it.
+func (f *Fabric) requested(d *Device, p *Port, m *Message) {
+	r := Request{Op: m.Op, HasImm: m.HasImm, Imm: m.Imm, Invalidate: m.Invalidate, Solicited: m.Solicited, RemoteAddr: m.RemoteAddr, RKey: m.RKey,
+		QKey: m.QKey, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, To: m.To}
+	data := m.Payload
+	if r.Op == OpRead || r.Op.isAtomic() {
+		data = make([]byte, r.Length)
+	}
+	o := outcome{answer: dead}
+	if d != nil {
+		f.local = spanOf(f.local[:0], data)
+		o = f.deliver(d, p, m.QPN, &m.Origin, &r)
+	}
+	if m.Origin.Type == RC {
+		a := &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN,
+			Answer: o.answer, Status: o.status, Timer: o.timer}}
+		if o.answer == answered && o.status == Success && (r.Op == OpRead || r.Op.isAtomic()) {
+			a.Payload = data
+		}
+		f.Link.Send(m.Origin.QPN>>slotShift, a)
+	}
+	o.failResponder()
+	runtime.KeepAlive(data)
+}
+
+// Refuse answers a request for a process that has no devices.
+func Refuse(l Link, m *Message) {
+	if !m.IsAnswer && m.Origin.Type == RC {
+		l.Send(m.Origin.QPN>>slotShift, &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN, Answer: dead}})
+	}
+}
+
+// answered goes on with the request that waits for an answer.
+func (f *Fabric) answered(q *QP, m *Message) {
+	if q == nil || q.awaiting != m.ID {
+		return
+	}
+	q.awaiting = 0
+	o := outcome{answer: m.Answer, status: m.Status, timer: m.Timer}
+	if len(m.Payload) > 0 && o.answer == answered {
+		var ok bool
+		if f.local, ok = q.Device.translateList(f.local[:0], q.PD, q.head.SGL, LocalWrite); !ok {
+			o.status = LocalProtectionError
+		} else if _, err := dma.Copy(f.local, spanOf(nil, m.Payload)); err != nil {
+			o.status = LocalProtectionError
+		}
+	}
+	runtime.KeepAlive(m)
+	if o.answer == answered || q.persist(&o) {
+		q.end(&o)
+	}
+}
+
+// Lost is told that a process is gone. It takes the lock itself.
+func (f *Fabric) Lost(slot uint32) {
+	f.Lock()
+	defer f.Unlock()
+	for _, q := range f.qps {
+		if q.awaiting != 0 && q.Attr.DestQPN>>slotShift == slot {
+			q.end(&outcome{status: RetryExceeded})
+		}
+	}
+	f.Kick()
+}
+
+// Valid reports whether the header's numbers have a meaning. A sender that is
+// another program may have mistaken the format.
+func (h *Header) Valid() bool {
+	known := h.Op == OpSend || h.Op == OpWrite || h.Op == OpRead || h.Op.isAtomic()
+	return (h.IsAnswer || known) && h.Answer <= dead && h.Status <= RemoteAborted && (!h.Op.isAtomic() || h.Length == 8)
+}

@@ -1,0 +1,127 @@
+//go:build linux
+
+package link
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+func message(id uint64, payload []byte) *fabric.Message {
+	return &fabric.Message{Header: fabric.Header{ID: id, Op: fabric.OpSend, QPN: 0x30100, Length: uint64(len(payload)),
+		To: fabric.Address{Global: true, GID: fabric.GID{1, 2}}, Origin: fabric.Origin{Type: fabric.RC, QPN: 0x20101, PKey: 0xffff}}, Payload: payload}
+}
+
+func frame(t testing.TB, m *fabric.Message) []byte {
+	t.Helper()
+	b, err := appendFrame(nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, m.Payload...)
+}
+
+func TestFramesRoundTrip(t *testing.T) {
+	var stream []byte
+	want := []*fabric.Message{message(1, []byte("hello")), message(2, []byte{}), message(3, bytes.Repeat([]byte{7}, 100000))}
+	want[1].IsAnswer, want[1].Status = true, fabric.RemoteAccessError
+	for _, m := range want {
+		stream = append(stream, frame(t, m)...)
+	}
+	r := bytes.NewReader(stream)
+	for _, w := range want {
+		got, err := readFrame(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(w, got); d != "" {
+			t.Error(d)
+		}
+	}
+	if _, err := readFrame(r); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(frame(f, message(1, []byte("hello"))))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := readFrame(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		if !m.IsAnswer && (m.Op == fabric.OpSend || m.Op == fabric.OpWrite) && m.Length != uint64(len(m.Payload)) {
+			t.Fatalf("%d bytes for a request of %d", len(m.Payload), m.Length)
+		}
+		again, err := readFrame(bytes.NewReader(frame(t, m)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(m, again); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// inbox is a Receiver.
+type inbox struct {
+	got  chan *fabric.Message
+	lost chan uint32
+}
+
+func newInbox() *inbox { return &inbox{make(chan *fabric.Message, 100), make(chan uint32, 10)} }
+
+func (b *inbox) Deliver(m *fabric.Message) { b.got <- m }
+func (b *inbox) Lost(slot uint32)          { b.lost <- slot }
+
+func join(t *testing.T, dir string) (*Node, *inbox) {
+	t.Helper()
+	b := newInbox()
+	n, err := Join(dir, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, b
+}
+
+func TestMessagesArriveInOrder(t *testing.T) {
+	dir := t.TempDir()
+	a, _ := join(t, dir)
+	b, inB := join(t, dir)
+	if a.Slot == b.Slot || a.Slot == 0 {
+		t.Fatalf("slots are %d and %d", a.Slot, b.Slot)
+	}
+	for i := range 50 {
+		a.Send(b.Slot, message(uint64(i), bytes.Repeat([]byte{byte(i)}, i*1000)))
+	}
+	for i := range 50 {
+		if m := <-inB.got; m.ID != uint64(i) || len(m.Payload) != i*1000 {
+			t.Fatalf("message %d has %d bytes, want message %d", m.ID, len(m.Payload), i)
+		}
+	}
+}
+
+func TestNobodyThereIsALoss(t *testing.T) {
+	n, in := join(t, t.TempDir())
+	n.Send(77, message(1, nil))
+	if slot := <-in.lost; slot != 77 {
+		t.Errorf("lost %d", slot)
+	}
+}
+
+func TestSocketThatIsLeftBehind(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "slot.1.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := join(t, dir); n.Slot != 1 {
+		t.Errorf("slot is %d", n.Slot)
+	}
+}
