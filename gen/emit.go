@@ -105,6 +105,10 @@ func importPath(dir string) (string, error) {
 			cmd.Env = append(os.Environ(), "GOWORK=off") // a workspace has many
 			name, err := cmd.Output()
 			if err != nil {
+				var exit *exec.ExitError
+				if errors.As(err, &exit) {
+					err = fmt.Errorf("%w: %s", err, exit.Stderr)
+				}
 				return "", fmt.Errorf("module of %s: %w", dir, err)
 			}
 			rel, err := filepath.Rel(at, abs)

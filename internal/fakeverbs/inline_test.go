@@ -76,8 +76,13 @@ func at[T any](a uint64) *T { return (*T)(address(a)) }
 func variants(w *world, c Case) (list []variant) {
 	object := w.objects + 17*slotSize
 	results := []uint64{0, uint64(syscall.EINVAL), object}
-	if typ := reflect.TypeOf(c.Ours); typ.NumOut() > 0 && typ.Out(0).Kind() == reflect.Pointer {
-		results = []uint64{0, object}
+	if typ := reflect.TypeOf(c.Ours); typ.NumOut() > 0 {
+		switch typ.Out(0).Kind() {
+		case reflect.Pointer:
+			results = []uint64{0, object}
+		case reflect.Bool:
+			results = []uint64{0, 1}
+		}
 	}
 	for _, result := range results {
 		list = append(list, variant{fmt.Sprintf("result %#x", min(result, 0xfff)), allOps, result, nil})
@@ -439,10 +444,14 @@ func inChild(t *testing.T) {
 	t.Logf("%d of %d inline functions compared", compared, all)
 }
 
-// build compiles a shared library.
+// build compiles a shared library, with the flags that cgo gives to C. Headers
+// of another rdma-core are compared by
+//
+//	CGO_CFLAGS="-Itree -DGOVERBS_HEADERS=64" go test ./internal/fakeverbs
 func build(t *testing.T, library string, sources ...string) {
 	t.Helper()
-	args := append([]string{"-shared", "-fPIC", "-I.", "-o", library}, sources...)
+	args := append([]string{"-shared", "-fPIC", "-I.", "-o", library}, strings.Fields(os.Getenv("CGO_CFLAGS"))...)
+	args = append(args, sources...)
 	if out, err := exec.Command(cmp.Or(os.Getenv("CC"), "gcc"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
