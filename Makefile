@@ -5,7 +5,7 @@ GO ?= go
 # Tests of one package at a time: two cores and a virtual machine share badly.
 RXE = $(GO) test -race -p 1 -count=1 -timeout 10m -exec $(CURDIR)/bin/rdmavm
 
-.PHONY: help demo test test-rxe generate check clean go cgo runtime headers vm rdmavm
+.PHONY: help demo test test-rxe test-vm generate check clean go cgo runtime headers vm rdmavm
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -17,8 +17,12 @@ demo: rdmavm runtime ## copy a file between two processes by RDMA, on a real dev
 test: go cgo runtime ## run every test that needs no RDMA device
 	@.ci/test ./...
 
-test-rxe: rdmavm runtime ## run the facade's tests on a kernel's Soft-RoCE devices
+test-rxe: rdmavm runtime ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
 	$(RXE) ./rdma/... ./backends/... ./cmd/rdmainfo/ ./examples/...
+
+test-vm: rdmavm ## test the virtual machine's runner itself: panics, hangs, lost guests
+	@bin/rdmavm -fetch-kernel
+	$(GO) test -race -count=1 ./internal/rdmavm/
 
 generate: go ## refresh zz_generated/ from the snapshots
 	$(GO) generate ./...
@@ -43,7 +47,7 @@ headers:
 
 vm: cgo
 	@if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then \
-		.ci/need "no RDMA device here: a virtual machine with Soft-RoCE stands in" qemu-system-x86 xz-utils; fi
+		.ci/need "no RDMA device here: a virtual machine with Soft-RoCE stands in" qemu-system-x86; fi
 
 rdmavm: vm
 	@CGO_ENABLED=0 $(GO) build -o bin/rdmavm ./cmd/rdmavm
