@@ -4,11 +4,21 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/capi"
-	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
-// A request and its scatter entry lie in C memory, where a device may read
-// them after the call that posts them.
+// entry and request stand for the mirrors of the raw bindings.
+type entry struct {
+	addr   uint64
+	length uint32
+}
+
+type request struct {
+	list capi.Ptr[entry]
+	n    int32
+}
+
+// A request and the entry that it points to lie in C memory, where a device
+// may read them after the call that posts them.
 func ExampleMake() {
 	arena, err := capi.NewArena(4096)
 	if err != nil {
@@ -16,22 +26,19 @@ func ExampleMake() {
 		return
 	}
 	defer arena.Close()
-	wr, err := capi.Make[ibverbs.SendWR](arena, 1)
+	entries, err := capi.Make[entry](arena, 2)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sge, err := capi.Make[ibverbs.SGE](arena, 1)
+	requests, err := capi.Make[request](arena, 1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sge[0] = ibverbs.SGE{Addr: 0x1000, Length: 64, LKey: 7}
-	wr[0].Opcode = ibverbs.IBV_WR_RDMA_WRITE
-	wr[0].SendFlags = ibverbs.IBV_SEND_SIGNALED | ibverbs.IBV_SEND_FENCE
-	wr[0].SGList, wr[0].NumSGE = capi.PtrTo(&sge[0]), 1
-	wr[0].WR().RDMA().RKey = 9
+	entries[1] = entry{addr: 0x1000, length: 64}
+	requests[0] = request{list: capi.PtrTo(&entries[0]), n: 2}
 
-	fmt.Println(wr[0].Opcode, wr[0].SendFlags, wr[0].SGList.Get().Length, wr[0].WR().RDMA().RKey)
-	// Output: IBV_WR_RDMA_WRITE IBV_SEND_FENCE|IBV_SEND_SIGNALED 64 9
+	fmt.Println(requests[0].list.Slice(2)[1].length)
+	// Output: 64
 }
