@@ -205,3 +205,41 @@ func TestRequestsDrop(t *testing.T) {
 		}
 	}
 }
+
+// A device that does not flush in time is not waited for: once the queue pair is
+// destroyed, the rest is reported all the same, and its memory let go.
+func TestUnreportedRequestsAreFlushed(t *testing.T) {
+	for _, driven := range []bool{false, true} {
+		_, q, c := hubWithQueues(t, driven)
+		m := testMemory(t)
+		o := &operation{code: OpRecv, done: make(chan struct{})}
+		o.left.Store(3)
+		for token := range uint64(3) {
+			s := q.rq.at(q.rq.head.Load())
+			if err := s.set(&request{token: token, code: OpRecv, op: o}, []piece{{mem: m}}); err != nil {
+				t.Fatal(err)
+			}
+			q.rq.publish(1)
+		}
+		m.h.Close()
+		q.h.Close()
+		c.detach(&q.rq.workQueue)
+		if q.rq.inFlight() != 0 || pinned(m) {
+			t.Errorf("%d requests are in flight, memory pinned %v", q.rq.inFlight(), pinned(m))
+		}
+		if driven {
+			if !o.ended() || !errors.Is(o.err, os.ErrClosed) {
+				t.Errorf("operation ended %v with %v, want os.ErrClosed", o.ended(), o.err)
+			}
+			continue
+		}
+		if len(c.backlog) != 3 {
+			t.Fatalf("%d reports, want 3", len(c.backlog))
+		}
+		for i := range c.backlog {
+			if wc := &c.backlog[i]; wc.Token != uint64(i) || wc.Status != WCWRFlushErr || !errors.Is(wc.Err(), os.ErrClosed) {
+				t.Errorf("report %d is %+v", i, wc)
+			}
+		}
+	}
+}
