@@ -46,7 +46,7 @@ type Config struct {
 	// Patience is how long a request of a reliable connection waits for a peer
 	// that may still come, one that is not ready to receive or whose port is
 	// down, before it fails with "transport retry counter exceeded". A peer that
-	// is gone is not waited for. Default: 2 s.
+	// is gone is not waited for. Default: 10 s.
 	Patience time.Duration
 }
 

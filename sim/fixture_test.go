@@ -3,6 +3,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -24,12 +25,18 @@ import (
 // patience is how long a test waits for what must come, on the slowest machine.
 const patience = 30 * time.Second
 
-// newFabric orders devices for a test.
+// newFabric orders devices for a test. On a slow machine a peer may take its
+// time: unless a test says otherwise, requests wait for it.
 func newFabric(t *testing.T, cfg *sim.Config) *sim.Fabric {
 	t.Helper()
+	var c sim.Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.Patience = cmp.Or(c.Patience, time.Hour)
 	_, err := ibverbs.Library()
 	rdmatest.SkipUnsupported(t, err)
-	f, err := sim.New(cfg)
+	f, err := sim.New(&c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,10 @@ func (b *Bell) Watch(start, length uintptr) {
 		b.deaf = true // one bell that is not heard is enough to have to look
 		return
 	}
-	b.pages = append(b.pages, pageRange{start, length})
+	r := pageRange{start, length}
+	if !slices.Contains(b.pages, r) { // of a mapping that is gone
+		b.pages = append(b.pages, r)
+	}
 }
 
 // Arm implements fabric.Waker.

@@ -67,7 +67,7 @@ type Poller interface{ Poll() int }
 
 // New makes a fabric of devices.
 func New(devices ...*Device) *Fabric {
-	f := &Fabric{Patience: 2 * time.Second, start: time.Now(), devices: devices}
+	f := &Fabric{Patience: 10 * time.Second, start: time.Now(), devices: devices}
 	for i, d := range devices {
 		d.fabric = f
 		d.qps = make(map[uint32]*QP)
