@@ -83,6 +83,13 @@ func (k *kernel) Closed(id uint64) {
 
 var theKernel = new(kernel)
 
+// forget makes a test's counts begin at zero.
+func (k *kernel) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ids, k.ioctls, k.closed, k.mapped, k.discovered = nil, nil, nil, nil, 0
+}
+
 func TestMain(m *testing.M) {
 	Install(theKernel)
 	m.Run()
@@ -90,6 +97,7 @@ func TestMain(m *testing.M) {
 
 func TestDeviceFile(t *testing.T) {
 	k := theKernel
+	k.forget()
 	const path = "/dev/infiniband/ours"
 	if mode, rdev, err := libc.Stat(path); err != nil || mode&unix.S_IFMT != unix.S_IFCHR || rdev != ourNumber {
 		t.Errorf("stat: mode %#o, device %#x, %v", mode, rdev, err)
