@@ -114,7 +114,8 @@ type queuePair struct {
 	sq  sendQueue
 	rq  recvQueue
 
-	modifyMu sync.Mutex // one change of state at a time
+	modifyMu sync.Mutex    // one change of state at a time
+	state    atomic.Uint32 // that the last change went to; the device can go on to ERR by itself
 
 	first    atomic.Pointer[error] // the first failure
 	brokenMu sync.Mutex

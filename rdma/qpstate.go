@@ -235,6 +235,9 @@ func (q *queuePair) modify(attr *QPAttr) error {
 		defer q.flushAfter(&err)
 	}
 	err = ibverbs.ModifyQP(q.raw, &raw, ibverbs.QPAttrMask(attr.Mask))
+	if err == nil && attr.Mask&QPAttrState != 0 {
+		q.state.Store(uint32(attr.State))
+	}
 	if errors.Is(err, syscall.EINVAL) {
 		if reason := q.explain(attr); reason != nil {
 			err = fmt.Errorf("%w: %w", err, reason)
@@ -269,8 +272,8 @@ func (q *queuePair) explain(attr *QPAttr) error {
 
 // explainPost says why the device refused a request, if it is for the state.
 func (q *queuePair) explainPost(err error, least QPState) error {
-	if now, queryErr := q.query(); queryErr == nil && now.State < least {
-		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s", err, now.State, least)
+	if now := QPState(q.state.Load()); now < least {
+		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s", err, now, least)
 	}
 	return err
 }

@@ -1,0 +1,122 @@
+//go:build linux && cgo
+
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// fakeQueuePair returns a queue pair, its completion queue and memory over a
+// provider without a device.
+func fakeQueuePair(tb testing.TB, cfg Config) (*QP, *CQ, View, *fakeverbs.Provider) {
+	tb.Helper()
+	p, err := fakeverbs.NewProvider()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &completionQueue{hub: newEventHub(nil, "fake0", slog.Default()), device: "fake0", log: slog.Default(), depth: 1 << 20, raw: p.CQ()}
+	if c.arena, err = capi.NewArena(pollBatch * sizeofWC); err != nil {
+		tb.Fatal(err)
+	}
+	if c.wcs, err = capi.Make[ibverbs.WC](c.arena, pollBatch); err != nil {
+		tb.Fatal(err)
+	}
+	c.h = handle.New(handle.Spec{Kind: "CQ"})
+	dom := new(Domain)
+	q := &queuePair{hub: c.hub, dom: dom, device: "fake0", cfg: cfg, raw: p.QP(), num: 17, broken: make(chan struct{})}
+	q.cap = QPCap{MaxSendWR: cfg.MaxSendWR, MaxSendSGE: cfg.MaxSendSGE, MaxInline: cfg.MaxInline}
+	q.h = handle.New(handle.Spec{Kind: "QP"})
+	q.state.Store(uint32(QPRTS))
+	if err := q.sq.open(q); err != nil {
+		tb.Fatal(err)
+	}
+	if err := c.attach(&q.sq.workQueue); err != nil {
+		tb.Fatal(err)
+	}
+	m := &Memory{dom: dom, device: "fake0", raddr: 1 << 30, size: 4096, lkey: 7, access: AccessLocalWrite}
+	m.h = handle.New(handle.Spec{Kind: "Memory"})
+	tb.Cleanup(func() {
+		c.detach(&q.sq.workQueue)
+		q.h.Close()
+		m.h.Close()
+		c.h.Close()
+		if err := errors.Join(q.sq.close(), c.arena.Close(), p.Close()); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &QP{q}, &CQ{c}, m.View(), p
+}
+
+// The device refuses a request in the middle of a batch: those before it are in
+// flight, the others stay, and so does nothing of them.
+func TestDeviceAcceptsPartOfABatch(t *testing.T) {
+	cfg := usualConfig()
+	cfg.MaxSendWR = 8
+	qp, cq, view, p := fakeQueuePair(t, cfg)
+	a, err := view.Slice(0, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := Remote{Addr: 4096, Size: 16, RKey: 5}
+	batch := qp.Batch().Write(a, remote, 1).Write(a, remote, 2).
+		WriteV([]View{a, a}, remote, 3). // the provider takes one SGE
+		Write(a, remote, 4)
+	n, err := batch.Post()
+	if n != 2 || !errors.Is(err, syscall.EINVAL) || batch.Len() != 2 || qp.q.sq.inFlight() != 2 {
+		t.Fatalf("posted %d, error %v, %d left, %d in flight; want 2, EINVAL, 2, 2", n, err, batch.Len(), qp.q.sq.inFlight())
+	}
+	var wcs [8]WC
+	if n, err := cq.Poll(wcs[:]); n != 2 || err != nil || wcs[0].Token != 1 || wcs[1].Token != 2 {
+		t.Errorf("polled %d, error %v: %+v", n, err, wcs[:n])
+	}
+	// Nothing at all is accepted.
+	p.Answer(int32(syscall.ENOMEM), 0)
+	batch.Reset()
+	if n, err := batch.Write(a, remote, 5).Post(); n != 0 || !errors.Is(err, syscall.ENOMEM) || qp.q.sq.inFlight() != 0 {
+		t.Errorf("posted %d, error %v, %d in flight", n, err, qp.q.sq.inFlight())
+	}
+	// And then all of it again.
+	if n, err := batch.Post(); n != 1 || err != nil {
+		t.Errorf("posted %d, error %v", n, err)
+	}
+	if n, err := cq.Poll(wcs[:]); n != 1 || err != nil || wcs[0].Token != 5 {
+		t.Errorf("polled %d, error %v: %+v", n, err, wcs[:n])
+	}
+	view.mem.h.Close()
+	if n, err := batch.Write(a, remote, 6).Post(); n != 0 || err == nil {
+		t.Errorf("posted %d of closed memory, error %v", n, err)
+	}
+}
+
+// BenchmarkFakePost fills, posts and polls batches without a device: the cost
+// of the library alone, of a whole batch and of its requests.
+func BenchmarkFakePost(b *testing.B) {
+	for _, n := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			qp, cq, view, _ := fakeQueuePair(b, usualConfig())
+			batch, wcs, remote := qp.Batch(), make([]WC, n), Remote{Addr: 4096, Size: 4096, RKey: 5}
+			b.ReportAllocs()
+			for b.Loop() {
+				for token := range uint64(n) {
+					batch.Write(view, remote, token)
+				}
+				if _, err := batch.Post(); err != nil {
+					b.Fatal(err)
+				}
+				if k, err := cq.Poll(wcs); k != n || err != nil {
+					b.Fatal(k, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/request")
+		})
+	}
+}
