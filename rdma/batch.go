@@ -177,15 +177,17 @@ func (b *Batch) postWait(ctx context.Context) (int, error) {
 // postWait calls post until it accepts everything or fails for another reason
 // than a full queue.
 func (q *queuePair) postWait(ctx context.Context, wq *workQueue, post func() (int, error)) (total int, err error) {
-	for {
+	total, err = post()
+	for errors.Is(err, ErrQueueFull) {
 		freed := wq.freed.changed()
-		n, err := post()
-		total += n
-		if !errors.Is(err, ErrQueueFull) {
-			return total, err
-		}
 		if q.private != nil { // nobody else looks before the next event
 			wq.cq.collect()
+		}
+		var n int
+		n, err = post()
+		total += n
+		if n > 0 || !errors.Is(err, ErrQueueFull) {
+			continue
 		}
 		select {
 		case <-freed:
@@ -196,6 +198,7 @@ func (q *queuePair) postWait(ctx context.Context, wq *workQueue, post func() (in
 			return total, fmt.Errorf("rdma: waiting for room in a queue of %s QP %#x: %w", q.device, q.num, ctx.Err())
 		}
 	}
+	return total, err
 }
 
 // RecvBatch collects receives of a queue pair and posts them in one call, as

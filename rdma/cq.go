@@ -138,6 +138,7 @@ type completionQueue struct {
 	arena     *capi.Arena  // holds wcs
 	wcs       []ibverbs.WC // as the device wrote them; those in [next, got) are to be reported
 	next, got int
+	armed     bool         // an event will come, or is on its way
 	queues    []*workQueue // by the number in their wr_ids
 	attached  uint8        // how many queues ever were, modulo 2⁸
 	promised  int          // the sum of their depths
@@ -215,9 +216,9 @@ func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 		return 0, c.error(os.ErrClosed)
 	}
 	n, err := c.report(out)
-	if n == 0 && err == nil && arm {
-		if err := ibverbs.ReqNotifyCQ(c.raw, 0); err != nil {
-			return 0, opError("req_notify_cq", c.device, err)
+	if n == 0 && err == nil && arm && !c.armed {
+		if err := c.arm(); err != nil {
+			return 0, err
 		}
 		// A completion between the last look and arming raises no event.
 		n, err = c.report(out)
@@ -242,15 +243,21 @@ func (c *completionQueue) collect() {
 		return
 	}
 	err := c.collectLocked()
-	if err == nil {
-		err = opError("req_notify_cq", c.device, ibverbs.ReqNotifyCQ(c.raw, 0))
-	}
-	if err == nil {
-		err = c.collectLocked()
+	if err == nil && !c.armed {
+		if err = c.arm(); err == nil {
+			err = c.collectLocked() // as in poll
+		}
 	}
 	if err != nil && c.broken == nil {
 		c.breakDown(err)
 	}
+}
+
+// arm makes the next completion raise one event, which ends with onEvent.
+func (c *completionQueue) arm() error {
+	err := ibverbs.ReqNotifyCQ(c.raw, 0)
+	c.armed = err == nil
+	return opError("req_notify_cq", c.device, err)
 }
 
 func (c *completionQueue) collectLocked() error {
@@ -405,6 +412,9 @@ func (c *completionQueue) flush(wq *workQueue) {
 
 // onEvent is called by the dispatcher when a completion came while c was armed.
 func (c *completionQueue) onEvent() {
+	c.mu.Lock()
+	c.armed = false
+	c.mu.Unlock()
 	if c.private {
 		c.collect()
 	}

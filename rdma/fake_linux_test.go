@@ -120,3 +120,17 @@ func BenchmarkFakePost(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFakeWrite is one write at a time by a queue pair that the library
+// drives, without a device.
+func BenchmarkFakeWrite(b *testing.B) {
+	qp, cq, view, _ := fakeQueuePair(b, usualConfig())
+	cq.c.private, qp.q.private = true, cq.c
+	remote := Remote{Addr: 4096, Size: 4096, RKey: 5}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := qp.Write(b.Context(), view, remote); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

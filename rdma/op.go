@@ -254,7 +254,11 @@ const postAtOnce = 32
 
 // transfer starts an operation that moves size bytes between view and remote.
 func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remote, size uint64, imm uint32) (*Op, error) {
-	b := Batch{qp: qp}
+	var one struct { // most transfers have one part, and need no other memory
+		list   [1]request
+		pieces [1]piece
+	}
+	b := Batch{qp: qp, reqs: requests{list: one.list[:0], pieces: one.pieces[:0]}}
 	switch {
 	case view.size < size:
 		return nil, b.fail(code, errTooSmall("the view", view.size, size)).err
