@@ -109,7 +109,7 @@ func (q *QP) end(o *outcome) {
 
 // failResponder takes the responder to ERR if that follows.
 func (o *outcome) failResponder() {
-	if o.failed != nil && o.failed.State != StateErr {
+	if o.failed != nil && o.failed.Type != SRD && o.failed.State != StateErr {
 		if o.event != 0 {
 			o.failed.Notify(o.event)
 		}
@@ -120,9 +120,12 @@ func (o *outcome) failResponder() {
 // endBadly leaves RTS after a request failed. Only a reliable connection
 // takes its receive queue along.
 func (q *QP) endBadly() {
-	if q.Type == RC {
+	switch q.Type {
+	case RC:
 		q.Fail()
 		return
+	case SRD:
+		return // each request stands for itself
 	}
 	q.State = StateSQE
 	for q.Queues.NextSend(&q.head) {
@@ -157,6 +160,9 @@ func (q *QP) persist(o *outcome) bool {
 		q.until = now + retryInterval
 	case dead:
 		o.status = RetryExceeded
+		if q.Type == SRD {
+			o.status = BadDestination
+		}
 		return true
 	case later, pending:
 		return false
@@ -192,18 +198,21 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 	case OpLocal:
 		return ended(q.Queues.ExecuteLocal(r))
 	}
-	if q.Type != RC && (r.Op == OpRead || r.Op.isAtomic()) || q.Type == UD && r.Op != OpSend {
+	if !q.Type.reliable() && (r.Op == OpRead || r.Op.isAtomic()) || q.Type == UD && r.Op != OpSend || q.Type == SRD && r.Op.isAtomic() {
 		return ended(LocalQPOpError)
 	}
 	port := q.port()
 	max := port.MaxMsgSize
-	if q.Type == UD {
-		max = 128 << port.ActiveMTU
+	switch {
+	case q.Type == UD:
+		max = min(max, 128<<port.ActiveMTU)
+	case r.Op != OpSend && q.Device.Limits.MaxRDMASize != 0:
+		max = q.Device.Limits.MaxRDMASize
 	}
 	if r.Length > max || r.Op.isAtomic() && r.Length != 8 {
 		return ended(LocalLengthError)
 	}
-	if q.Type == UD && r.QKey>>31 != 0 { // a privileged key is the queue pair's own
+	if q.Type.datagram() && r.QKey>>31 != 0 { // a privileged key is the queue pair's own
 		r.QKey = q.Attr.QKey
 	}
 	need := Access(0)
@@ -215,7 +224,7 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 		return ended(LocalProtectionError)
 	}
 	o := f.send(q, port, r)
-	if q.Type != RC && (o.answer != answered || o.status != LocalProtectionError) {
+	if !q.Type.reliable() && (o.answer != answered || o.status != LocalProtectionError) {
 		o.answer, o.status = answered, Success // whatever becomes of it
 	}
 	return o
@@ -245,17 +254,17 @@ func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 		return outcome{answer: silence}
 	}
 	to, number := &q.Attr.To, q.Attr.DestQPN
-	if q.Type == UD {
+	if q.Type.datagram() {
 		to, number = &r.To, r.QPN
 	}
-	if q.route.port == nil || q.Type == UD {
+	if q.route.port == nil || q.Type.datagram() {
 		q.route.device, q.route.port = f.find(port, to)
 	}
 	d, p := q.route.device, q.route.port
 	switch {
 	case d == nil:
 		return outcome{answer: dead}
-	case f.isRemote(number):
+	case f.isRemote(d, number):
 		return f.transmit(q, port, to, number, r)
 	}
 	from := q.origin(port)
@@ -283,7 +292,7 @@ func (q *QP) accepts(from *Origin, r *Request) bool {
 	if !samePKey(port.PKeys[q.Attr.PKeyIndex], from.PKey) {
 		return false
 	}
-	if q.Type == UD {
+	if q.Type.datagram() {
 		return r.QKey == q.Attr.QKey
 	}
 	if q.Attr.DestQPN != from.QPN {
@@ -297,6 +306,12 @@ func (q *QP) accepts(from *Origin, r *Request) bool {
 // one of them a full member's.
 func samePKey(x, y uint16) bool {
 	return x&0x7fff == y&0x7fff && x&0x7fff != 0 && (x|y)&0x8000 != 0
+}
+
+// permits reports whether the queue pair lets others do that at all. Datagrams
+// leave it to the memory.
+func (q *QP) permits(a Access) bool {
+	return q.Type == SRD || q.Attr.Access&a != 0 && (a == RemoteWrite || q.Attr.MaxDestRdAtomic != 0)
 }
 
 // nak ends a request with an error that the responder found and goes to ERR
@@ -326,12 +341,13 @@ func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
 	length, grh := r.Length, false
-	if p.Type == UD {
+	withGRH := p.Type == UD && !p.Device.NoGRH
+	if withGRH {
 		length += grhLen
 		grh = r.To.Global
 	}
 	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
-		SourceQPN: from.QPN, HasGRH: grh, SLID: from.From.LID}
+		SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID}
 	if length > total(p.recv.SGL) {
 		a.Status = LocalLengthError
 		p.Queues.CompleteRecv(&p.recv, a)
@@ -343,7 +359,7 @@ func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 		p.Queues.CompleteRecv(&p.recv, a)
 		return nak(p, RemoteOperationError, 0)
 	}
-	if p.Type == UD {
+	if withGRH {
 		f.remote = placeGRH(f.remote, from, r, grh)
 	}
 	if o, ok := f.move(p, f.remote, f.local); !ok {
@@ -399,7 +415,7 @@ func placeGRH(dst []dma.Span, from *Origin, r *Request, present bool) []dma.Span
 }
 
 func (f *Fabric) write(p *QP, from *Origin, r *Request) outcome {
-	if p.Attr.Access&RemoteWrite == 0 {
+	if !p.permits(RemoteWrite) {
 		return nak(p, RemoteInvalidRequest, EventQPRequestError)
 	}
 	f.remote = f.remote[:0]
@@ -417,13 +433,13 @@ func (f *Fabric) write(p *QP, from *Origin, r *Request) outcome {
 	}
 	if r.HasImm {
 		p.Queues.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
-			SourceQPN: from.QPN, SLID: from.From.LID})
+			SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID})
 	}
 	return ended(Success)
 }
 
 func (f *Fabric) read(p *QP, r *Request) outcome {
-	if p.Attr.Access&RemoteRead == 0 || p.Attr.MaxDestRdAtomic == 0 {
+	if !p.permits(RemoteRead) {
 		return nak(p, RemoteInvalidRequest, EventQPRequestError)
 	}
 	if r.Length == 0 {
@@ -440,7 +456,7 @@ func (f *Fabric) read(p *QP, r *Request) outcome {
 }
 
 func (f *Fabric) atomic(p *QP, r *Request) outcome {
-	if p.Attr.Access&RemoteAtomic == 0 || p.Attr.MaxDestRdAtomic == 0 || r.RemoteAddr&7 != 0 {
+	if !p.permits(RemoteAtomic) || r.RemoteAddr&7 != 0 {
 		return nak(p, RemoteInvalidRequest, EventQPRequestError)
 	}
 	var ok bool

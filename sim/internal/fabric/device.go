@@ -67,6 +67,7 @@ type Limits struct {
 	MaxSGE, MaxSRQSGE                         int
 	MaxRdAtomic                               int
 	MaxMRSize                                 uint64
+	MaxRDMASize                               uint64 // of a read or write, where it differs from a port's MaxMsgSize
 }
 
 // Device is a node of the fabric.
@@ -75,6 +76,13 @@ type Device struct {
 	Ports   []*Port
 	Limits  Limits
 	Removed bool // as after hot-unplug: nothing moves any more
+
+	// SlotShift is where in a queue pair's number the process's slot begins: the
+	// number has that many bits for it. FlatKeys says that keys are plain indices.
+	// NoGRH says that datagrams leave no room for a header.
+	SlotShift uint
+	FlatKeys  bool
+	NoGRH     bool
 
 	fabric  *Fabric
 	keys    keys
@@ -111,26 +119,31 @@ func (d *Device) AddQP(q *QP) error {
 		return syscall.ENOMEM
 	}
 	for {
-		d.lastQPN = (d.lastQPN + 1) & qpnMask
-		q.Num = d.fabric.Slot<<slotShift | d.lastQPN
-		if _, taken := d.qps[q.Num]; !taken && d.lastQPN >= firstQPN {
+		d.lastQPN = (d.lastQPN + 1) & (1<<d.SlotShift - 1)
+		q.Num = d.fabric.Slot<<d.SlotShift | d.lastQPN
+		if _, taken := d.qps[q.Num]; !taken && d.lastQPN >= d.firstQPN() {
 			break
 		}
 	}
-	q.Device = d
+	q.Device, q.Attr = d, q.initial()
+	q.rnrLeft = q.Attr.RNRRetry
 	d.qps[q.Num] = q
 	d.fabric.qps = append(d.fabric.qps, q)
 	return nil
 }
 
-// A queue pair's number tells in its upper bits which process has it. The
-// lowest numbers are those of management queue pairs.
-const (
-	firstQPN  = 0x100
-	slotShift = 16
-	qpnMask   = 1<<slotShift - 1
-	MaxSlot   = 1<<(24-slotShift) - 1
-)
+// MaxSlot is the highest number of a process: a queue pair's number tells in
+// its upper bits which process has it.
+const MaxSlot = 1<<8 - 1
+
+// firstQPN returns the lowest number within the process's. Where there is room,
+// those of management queue pairs are left out.
+func (d *Device) firstQPN() uint32 {
+	if d.SlotShift > 8 {
+		return 0x100
+	}
+	return 1
+}
 
 // RemoveQP forgets a queue pair, without a word to its peer.
 func (d *Device) RemoveQP(q *QP) {

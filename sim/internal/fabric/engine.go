@@ -105,8 +105,11 @@ func (f *Fabric) work() {
 		if n, waiting := f.Step(); n > 0 {
 			looks, napped = 0, 0
 		} else if !e.stop.Load() {
-			e.wake.Sleep(f.nap(napped, heard, waiting))
-			napped++
+			d := f.nap(napped, heard, waiting)
+			e.wake.Sleep(d)
+			if napped++; d < 0 {
+				napped = 0 // whoever rang has more to say
+			}
 			looks = eagerLooks / 2
 		}
 		e.asleep.Store(false)

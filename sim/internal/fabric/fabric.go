@@ -71,7 +71,10 @@ func New(devices ...*Device) *Fabric {
 	for i, d := range devices {
 		d.fabric = f
 		d.qps = make(map[uint32]*QP)
-		d.lastQPN = firstQPN + uint32(i)*0x1000
+		if d.SlotShift == 0 {
+			d.SlotShift = 16
+		}
+		d.lastQPN = d.firstQPN() - 1 + uint32(i)*0x1000&(1<<d.SlotShift-1)
 	}
 	return f
 }

@@ -91,20 +91,30 @@ func (d *Device) AddMR(m *MR, fixed bool) error {
 		m.Key = uint32(k.variant[i])
 	}
 	m.Key = i<<8 | m.Key&0xff
+	if d.FlatKeys {
+		m.Key = i
+	}
 	k.regions[i] = m
 	return nil
 }
 
+func (d *Device) keyIndex(key uint32) uint32 {
+	if d.FlatKeys {
+		return key
+	}
+	return key >> 8
+}
+
 // RemoveMR makes a region's key invalid.
 func (d *Device) RemoveMR(m *MR) {
-	i := m.Key >> 8
+	i := d.keyIndex(m.Key)
 	d.keys.regions[i] = nil
 	d.keys.free = append(d.keys.free, i)
 }
 
 // MR returns the region of that key, nil if there is none.
 func (d *Device) MR(key uint32) *MR {
-	if i := key >> 8; int(i) < len(d.keys.regions) {
+	if i := d.keyIndex(key); int(i) < len(d.keys.regions) {
 		if m := d.keys.regions[i]; m != nil && m.Key == key {
 			return m
 		}

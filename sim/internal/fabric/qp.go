@@ -71,13 +71,14 @@ type QP struct {
 	}
 
 	// The request in progress: one at a time, in order.
-	head     Request
-	headBusy bool
-	recv     Receive
-	rnrLeft  uint8
-	awaiting uint64        // the request that another process has to answer; 0 if none
-	since    time.Duration // when an answer was first missed; 0 if none is
-	until    time.Duration // not to be tried again before
+	head         Request
+	headBusy     bool
+	recv         Receive
+	rnrLeft      uint8
+	awaitingSlot uint32        // of the process
+	awaiting     uint64        // the request that another process has to answer; 0 if none
+	since        time.Duration // when an answer was first missed; 0 if none is
+	until        time.Duration // not to be tried again before
 }
 
 // Modify changes the attributes that mask names, and perhaps the state. next
@@ -176,7 +177,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.route.port, q.headBusy, q.awaiting, q.since, q.until, q.Attr = nil, false, 0, 0, 0, Attr{}
+		q.route.port, q.headBusy, q.awaiting, q.since, q.until, q.Attr = nil, false, 0, 0, 0, q.initial()
 	}
 	q.State = s
 	if s == StateSQD && from == StateRTS {
@@ -184,6 +185,15 @@ func (q *QP) enter(s State) {
 		// one that waits.
 		q.Notify(EventSQDrained)
 	}
+}
+
+// initial returns the attributes of a queue pair in RESET. SRD waits for
+// receivers unless told otherwise.
+func (q *QP) initial() Attr {
+	if q.Type == SRD {
+		return Attr{RNRRetry: 7, MinRNRTimer: shortestRNR}
+	}
+	return Attr{}
 }
 
 // Fail moves the queue pair to ERR and flushes what is posted.

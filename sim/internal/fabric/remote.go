@@ -26,6 +26,7 @@ type Message struct {
 type Header struct {
 	ID       uint64 // chosen by the requester's queue pair
 	IsAnswer bool
+	AnswerTo uint32 // the requester's slot
 
 	// Where it goes: a port of that link layer and address, and a queue pair.
 	LinkLayer LinkLayer
@@ -53,8 +54,8 @@ type Header struct {
 	Timer  uint8
 }
 
-func (f *Fabric) isRemote(qpn uint32) bool {
-	return f.Link != nil && qpn>>slotShift != f.Slot
+func (f *Fabric) isRemote(d *Device, qpn uint32) bool {
+	return f.Link != nil && qpn>>d.SlotShift != f.Slot
 }
 
 // spanOf returns a span of Go's memory, which must be kept alive.
@@ -77,10 +78,12 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 	}
 	f.lastID++
 	m.ID = f.lastID
-	if q.Type == RC {
-		q.awaiting = m.ID
+	m.AnswerTo = f.Slot
+	slot := number >> q.Device.SlotShift
+	if q.Type.reliable() {
+		q.awaiting, q.awaitingSlot = m.ID, slot
 	}
-	f.Link.Send(number>>slotShift, m)
+	f.Link.Send(slot, m)
 	return outcome{answer: pending}
 }
 
@@ -112,13 +115,13 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 		f.local = spanOf(f.local[:0], data)
 		o = f.deliver(d, p, m.QPN, &m.Origin, &r)
 	}
-	if m.Origin.Type == RC {
+	if m.Origin.Type.reliable() {
 		a := &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN,
 			Answer: o.answer, Status: o.status, Timer: o.timer}}
 		if o.answer == answered && o.status == Success && (r.Op == OpRead || r.Op.isAtomic()) {
 			a.Payload = data
 		}
-		f.Link.Send(m.Origin.QPN>>slotShift, a)
+		f.Link.Send(m.AnswerTo, a)
 	}
 	o.failResponder()
 	runtime.KeepAlive(data)
@@ -126,8 +129,8 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 
 // Refuse answers a request for a process that has no devices.
 func Refuse(l Link, m *Message) {
-	if !m.IsAnswer && m.Origin.Type == RC {
-		l.Send(m.Origin.QPN>>slotShift, &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN, Answer: dead}})
+	if !m.IsAnswer && m.Origin.Type.reliable() {
+		l.Send(m.AnswerTo, &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN, Answer: dead}})
 	}
 }
 
@@ -157,7 +160,7 @@ func (f *Fabric) Lost(slot uint32) {
 	f.Lock()
 	defer f.Unlock()
 	for _, q := range f.qps {
-		if q.awaiting != 0 && q.Attr.DestQPN>>slotShift == slot {
+		if q.awaiting != 0 && q.awaitingSlot == slot {
 			q.end(&outcome{status: RetryExceeded})
 		}
 	}

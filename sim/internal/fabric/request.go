@@ -79,6 +79,7 @@ type Arrival struct {
 	Invalidate bool
 	Solicited  bool
 	SourceQPN  uint32
+	Source     GID
 	HasGRH     bool
 	PKeyIndex  uint16
 	SLID       uint16
@@ -123,6 +124,9 @@ const (
 	RetryExceeded        Status = 12
 	RNRRetryExceeded     Status = 13
 	RemoteAborted        Status = 16
+
+	// What SRD tells apart from RetryExceeded, beyond verbs' numbers.
+	BadDestination Status = 0x80 // no such queue pair
 )
 
 // total sums the lengths of pieces.

@@ -1,5 +1,7 @@
 package fabric
 
+import "maps"
+
 // QPType is a queue pair's service (enum ibv_qp_type).
 type QPType uint8
 
@@ -8,7 +10,15 @@ const (
 	RC QPType = 2
 	UC QPType = 3
 	UD QPType = 4
+
+	SRD QPType = 0xff // of EFA: reliable datagrams, which verbs calls a driver's own service
 )
+
+// reliable reports whether requests are answered.
+func (t QPType) reliable() bool { return t == RC || t == SRD }
+
+// datagram reports whether each request says where it goes.
+func (t QPType) datagram() bool { return t == UD || t == SRD }
 
 // State is where a queue pair is in its life (enum ibv_qp_state).
 type State uint8
@@ -103,6 +113,15 @@ var transitions = map[QPType]map[transition]attrs{
 		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},
 		{StateSQE, StateRTS}:    {optional: MaskCurState | MaskQKey},
 	},
+}
+
+func init() {
+	// Reliable datagrams are set up like others.
+	srd := maps.Clone(transitions[UD])
+	rts := srd[transition{StateRTR, StateRTS}]
+	rts.optional |= MaskRNRRetry
+	srd[transition{StateRTR, StateRTS}] = rts
+	transitions[SRD] = srd
 }
 
 // allowed reports whether a queue pair may go from one state to another with
