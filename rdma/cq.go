@@ -96,11 +96,11 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, cq.c.error(errors.New("no room for a completion"))
 	}
-	for {
+	n, err := cq.c.poll(wcs, false) // mostly there is something, which takes no preparation
+	for n == 0 && err == nil {
 		ready := cq.c.ready.changed()
-		n, err := cq.c.poll(wcs, true)
-		if n > 0 || err != nil {
-			return n, err
+		if n, err = cq.c.poll(wcs, true); n > 0 || err != nil {
+			break
 		}
 		select {
 		case <-ready:
@@ -109,6 +109,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 			return 0, fmt.Errorf("rdma: waiting for a completion on %s: %w", cq.c.device, ctx.Err())
 		}
 	}
+	return n, err
 }
 
 // Close ends the queue, at the latest when the queue pairs that report to it
