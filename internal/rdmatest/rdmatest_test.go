@@ -154,3 +154,18 @@ func TestDeviceNamesComeFromTheEnvironmentFirst(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestSkipsAreLogged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "skips")
+	for _, reason := range []string{"no device", "no root"} {
+		if err := logSkip(file, reason); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); string(got) != "no device\nno root\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := logSkip(filepath.Join(file, "below a file"), "x"); err == nil {
+		t.Error("no error for a file that can't be written")
+	}
+}

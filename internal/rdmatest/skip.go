@@ -49,7 +49,23 @@ func skip(tb testing.TB, reason string) {
 	}
 	skips.byReason[reason] = append(skips.byReason[reason], tb.Name())
 	skips.Unlock()
+	if err := logSkip(os.Getenv("RDMA_TEST_SKIPLOG"), reason); err != nil {
+		tb.Errorf("RDMA_TEST_SKIPLOG: %v", err)
+	}
 	tb.Skip(reason)
+}
+
+// logSkip appends reason to a file that all packages of a run share.
+func logSkip(file, reason string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, reason)
+	return errors.Join(err, f.Close())
 }
 
 // reportSkips prints what did not run and why, most often first.
