@@ -3,7 +3,9 @@
 // into C once. A function hand_x is ibv_x; fn is the library function that it
 // falls back to.
 
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 static int hand_ibv_query_port(__typeof__(&ibv_query_port) fn, struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
@@ -255,4 +257,30 @@ static int hand_batch_poll(struct ibv_cq_ex *cq, int n, struct ibv_wc *wc)
 	while (i < n && !(ret = cq->next_poll(cq)));
 	cq->end_poll(cq);
 	return i; // what an error of next_poll hid is said by the next poll
+}
+
+static uint64_t batch_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+// Polls again and again until there is a completion or ns nanoseconds are over.
+// The clock costs more than a look, and a device made of software needs the core.
+static int hand_batch_spin(struct ibv_cq *cq, int n, struct ibv_wc *wc, uint64_t ns)
+{
+	uint64_t start = batch_now();
+
+	do {
+		for (int i = 0; i < 64; i++) {
+			int ret = cq->context->ops.poll_cq(cq, n, wc);
+
+			if (ret)
+				return ret;
+		}
+		sched_yield();
+	} while (batch_now() - start < ns);
+	return 0;
 }

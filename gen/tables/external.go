@@ -95,5 +95,11 @@ var OurFuncs = map[string][]*facts.Func{
 			{Name: "n", Type: i32},
 			{Name: "wc", Type: pointer("struct ibv_wc")},
 		}},
+		{Name: "batch_spin", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{
+			{Name: "cq", Type: pointer("struct ibv_cq")},
+			{Name: "n", Type: i32},
+			{Name: "wc", Type: pointer("struct ibv_wc")},
+			{Name: "ns", Type: u64},
+		}},
 	},
 }

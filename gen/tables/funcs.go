@@ -23,6 +23,7 @@ var Styles = map[string]Style{
 	"ibv_rereg_mr":                     MinusOne,
 	"ibv_poll_cq":                      Count,
 	"batch_poll":                       Count,
+	"batch_spin":                       Count,
 	"ibv_query_gid_table":              Count,
 	"ibv_get_pkey_index":               Count,
 	"ibv_dm_export_dmabuf_fd":          Count,
@@ -106,6 +107,7 @@ var ByHand = map[string]string{
 	"ibv_post_srq_ops":    "",
 	"batch_post":          "",
 	"batch_poll":          "",
+	"batch_spin":          "",
 }
 
 // InGo lists the inline functions that call nothing and are written in Go, in

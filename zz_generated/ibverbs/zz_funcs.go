@@ -16,6 +16,8 @@ import (
 #cgo nocallback zz_batch_poll
 #cgo noescape zz_batch_post
 #cgo nocallback zz_batch_post
+#cgo noescape zz_batch_spin
+#cgo nocallback zz_batch_spin
 #cgo noescape zz_ibv_end_poll
 #cgo nocallback zz_ibv_end_poll
 #cgo noescape zz_ibv_next_poll
@@ -334,6 +336,13 @@ func BatchPoll(cq *CQEx, n int32, wc *WC) (int, error) {
 func BatchPost(qp *QPEx, wr *BatchWR, n uint32, bad *uint32) error {
 	r, err := C.zz_batch_post((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(unsafe.Pointer(wr)), C.uint32_t(n), (*C.uint8_t)(unsafe.Pointer(bad)))
 	return capi.ValueError(int64(r), err)
+}
+
+// BatchSpin is PollCQ that looks again and again, in C, until there is a
+// completion or ns nanoseconds are over. It uses its core for as long.
+func BatchSpin(cq *CQ, n int32, wc *WC, ns uint64) (int, error) {
+	r, err := C.zz_batch_spin((*C.uint8_t)(unsafe.Pointer(cq)), C.int32_t(n), (*C.uint8_t)(unsafe.Pointer(wc)), C.uint64_t(ns))
+	return capi.CountError(int64(r), err)
 }
 
 // AckAsyncEvent acknowledges an event. Destroying what it is about waits for

@@ -29,6 +29,11 @@ int32_t zz_batch_post(uint8_t *a0, uint8_t *a1, uint32_t a2, uint8_t *a3)
 	return hand_batch_post((void *)a0, (void *)a1, a2, (void *)a3);
 }
 
+int32_t zz_batch_spin(uint8_t *a0, int32_t a1, uint8_t *a2, uint64_t a3)
+{
+	return hand_batch_spin((void *)a0, a1, (void *)a2, a3);
+}
+
 void zz_ibv_ack_async_event(uintptr_t fn, uint8_t *a0)
 {
 	((__typeof__(&ibv_ack_async_event))fn)((void *)a0);

@@ -38,6 +38,12 @@ func BatchPost(qp *QPEx, wr *BatchWR, n uint32, bad *uint32) error {
 	return capi.ErrNoCgo
 }
 
+// BatchSpin is PollCQ that looks again and again, in C, until there is a
+// completion or ns nanoseconds are over. It uses its core for as long.
+func BatchSpin(cq *CQ, n int32, wc *WC, ns uint64) (int, error) {
+	return 0, capi.ErrNoCgo
+}
+
 // AckAsyncEvent acknowledges an event. Destroying what it is about waits for
 // that.
 //
