@@ -1,0 +1,182 @@
+package efa
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+// Completion queue entries.
+const (
+	EntrySize    = 16
+	EntrySizeExt = 32 // with room for the sender's address and long lengths
+
+	phaseBit       = 1 << 0
+	queueShift     = 1
+	sendQueue      = 1
+	recvQueue      = 2
+	hasImmBit      = 1 << 3
+	opShift        = 4
+	unsolicitedBit = 1 << 7
+)
+
+// Doorbell of a completion queue, one word.
+const (
+	armBit      = 1 << 31
+	armSeqShift = 29
+	armSeqMask  = 3
+
+	// neverRung has bits set that no doorbell has.
+	neverRung = 0x1fff0000
+	noSeq     = armSeqMask + 1
+)
+
+// CQ is a completion queue. Nothing tells the device how much of it was taken
+// unless there is a channel: one that overflows writes over itself.
+type CQ struct {
+	Notify func()              // puts an event into the completion channel; nil without one
+	Later  func(time.Duration) // has Poll called again by then
+	Source bool                // entries tell the address of a peer that has no handle
+
+	buf, doorbell dma.Addr
+	stride        int
+	log           uint
+	produced      uint32
+
+	fired     uint32 // the arming that was answered last, by its sequence number
+	armed     uint32 // the one that waits
+	announced uint16 // what was produced when an event was fired last
+	consumer  uint16 // as the doorbell said last
+	doubt     time.Time
+}
+
+// NewCQ takes over a queue of n entries, a power of two, of 16 or 32 bytes.
+func NewCQ(buf, doorbell dma.Addr, n, entrySize int) (*CQ, error) {
+	if n <= 0 || n > maxQueue || bits.OnesCount(uint(n)) != 1 || entrySize != EntrySize && entrySize != EntrySizeExt || buf == 0 || doorbell == 0 {
+		return nil, syscall.EINVAL
+	}
+	doorbell.Store32(neverRung)
+	return &CQ{buf: buf, doorbell: doorbell, stride: entrySize, log: uint(bits.TrailingZeros(uint(n))), fired: noSeq, armed: noSeq}, nil
+}
+
+// entry is a completion before it is written.
+type entry struct {
+	request     uint16
+	status      uint8
+	queue       uint8
+	op          uint8
+	qpn         uint16
+	length      uint32
+	unsolicited bool
+
+	// Of received messages.
+	handle uint16
+	source fabric.GID
+	srcQPN uint16
+	hasImm bool
+	imm    [4]byte
+}
+
+// put writes the next entry.
+func (c *CQ) put(e *entry) {
+	le := binary.LittleEndian
+	var b [EntrySizeExt]byte
+	le.PutUint16(b[0:], e.request)
+	b[2] = e.status
+	b[3] = e.queue<<queueShift | e.op<<opShift
+	le.PutUint16(b[4:], e.qpn)
+	le.PutUint16(b[6:], uint16(e.length))
+	if e.queue == recvQueue {
+		le.PutUint16(b[8:], e.handle)
+		le.PutUint16(b[10:], e.srcQPN)
+		if e.hasImm {
+			b[3] |= hasImmBit
+			le.PutUint32(b[12:], binary.BigEndian.Uint32(e.imm[:]))
+		}
+		if e.unsolicited {
+			b[3] |= unsolicitedBit
+		}
+		// The rest is either, depending on the operation.
+		switch {
+		case e.op == opWrite:
+			le.PutUint16(b[16:], uint16(e.length>>16))
+		case c.Source && e.handle == UnknownHandle:
+			copy(b[16:], e.source[:])
+		}
+	}
+	if c.produced>>c.log&1 == 0 {
+		b[3] |= phaseBit
+	}
+	slot := c.buf + dma.Addr(int(c.produced&(1<<c.log-1))*c.stride)
+	copy(slot.Bytes(c.stride)[4:], b[4:])
+	// The phase bit makes the entry visible, with all before it.
+	slot.StoreBytes4([4]byte(b[:4]))
+	c.produced++
+	c.Poll()
+}
+
+// patience is how long the device is in doubt; see Poll.
+const patience = time.Millisecond
+
+// Poll fires an event if the program asked for one and there is cause. It is
+// called at every completion and now and then.
+//
+// A doorbell here is a word in memory, which the device may read too late: the
+// library writes it when the program asks for an event and, without the bit
+// that asks, when the program took entries. So a request is lost to a device
+// that looks only after the program went on to take entries, which are those
+// that the event would have been about. When the device sees that entries were
+// taken and there may have been a request before, it waits for one to show up
+// and then fires: a program that did ask gets what it is waiting for, and one
+// that did not gets an event too many, as it may at any time.
+func (c *CQ) Poll() int {
+	if c.Notify == nil {
+		return 0
+	}
+	word := c.doorbell.Load32()
+	if word == neverRung {
+		return 0
+	}
+	seq, consumer := word>>armSeqShift&armSeqMask, uint16(word)
+	taken := consumer != c.consumer
+	c.consumer = consumer
+	switch {
+	case seq == c.fired:
+		c.doubt = time.Time{}
+		return 0
+	case word&armBit != 0:
+		c.armed, c.doubt = seq, time.Time{}
+	case seq == c.armed:
+	case taken:
+		c.doubt = time.Now()
+	}
+	if seq == c.armed {
+		// An arming made before polling names entries that an event has announced
+		// already; those don't make another.
+		if ahead := c.announced - consumer; ahead != 0 && ahead < 1<<15 {
+			consumer = c.announced
+		}
+		if uint16(c.produced) == consumer {
+			return 0
+		}
+		return c.fire(seq)
+	}
+	if c.doubt.IsZero() {
+		return 0
+	}
+	if rest := patience - time.Since(c.doubt); rest > 0 {
+		c.Later(rest)
+		return 0
+	}
+	return c.fire(seq)
+}
+
+func (c *CQ) fire(seq uint32) int {
+	c.fired, c.armed, c.announced, c.doubt = seq, noSeq, uint16(c.produced), time.Time{}
+	c.Notify()
+	return 1
+}

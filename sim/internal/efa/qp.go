@@ -1,0 +1,259 @@
+package efa
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"syscall"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+// Send queue elements: 32 bytes that describe the request and as many of
+// buffers or data.
+const (
+	sendSize = 64
+	metaSize = 32
+
+	// InlineSize is how much data a request may carry, and MaxSendSGE how many
+	// buffers it may name.
+	InlineSize = sendSize - metaSize
+	MaxSendSGE = InlineSize / bufSize
+
+	bufSize   = 16
+	keyMask   = 1<<24 - 1
+	maxQueue  = 1 << 15 // counters have 16 bits
+	opSend    = 0
+	opRead    = 1
+	opWrite   = 2
+	opMask    = 0xf
+	immFlag   = 1 << 4 // of the first control byte
+	inline    = 1 << 5
+	extension = 1 << 6
+	isMeta    = 1 << 7
+	phase     = 1 << 0 // of the second
+	first     = 1 << 2
+	last      = 1 << 3
+	complete  = 1 << 4
+	unused    = 0xff &^ (phase | first | last | complete)
+)
+
+// Receive queue descriptors, one for each buffer.
+const (
+	recvSize  = 16
+	recvFirst = 1 << 30
+	recvLast  = 1 << 31
+	maxPieces = 32
+)
+
+// QPConfig says what a queue pair is made of.
+type QPConfig struct {
+	SendRing, RecvRing         dma.Addr
+	SendCount, RecvCount       int      // elements and descriptors: powers of two, or 0 without a queue
+	SendDoorbell, RecvDoorbell dma.Addr // words that count what was posted
+	NoRead, NoWrite            bool     // what the device can't do
+}
+
+// QP is a queue pair's queues. It implements fabric.Queues.
+type QP struct {
+	SendCQ, RecvCQ *CQ
+	Fabric         *fabric.QP
+	Handles        *Handles
+
+	cfg            QPConfig
+	depth, descs   uint16
+	sent, received uint16
+	firstPass      uint8              // the phase bit of the ring's first pass
+	anyPhase       bool               // it is not known: the library does not begin anew after a reset
+	inline         [][InlineSize]byte // by request: the ring's element may be written over before it ends
+}
+
+// NewQP takes over queues.
+func NewQP(cfg QPConfig) (*QP, error) {
+	ok := func(n int, ring, doorbell dma.Addr) bool {
+		return n == 0 || n > 0 && n <= maxQueue && bits.OnesCount(uint(n)) == 1 && ring != 0 && doorbell != 0
+	}
+	if !ok(cfg.SendCount, cfg.SendRing, cfg.SendDoorbell) || !ok(cfg.RecvCount, cfg.RecvRing, cfg.RecvDoorbell) {
+		return nil, syscall.EINVAL
+	}
+	return &QP{cfg: cfg, depth: uint16(cfg.SendCount), descs: uint16(cfg.RecvCount), inline: make([][InlineSize]byte, cfg.SendCount)}, nil
+}
+
+// Reset implements fabric.Queues.
+func (q *QP) Reset() {
+	q.sent, q.received, q.anyPhase = 0, 0, true
+	for _, d := range []dma.Addr{q.cfg.SendDoorbell, q.cfg.RecvDoorbell} {
+		if d != 0 {
+			d.Store32(0)
+		}
+	}
+}
+
+// NextSend implements fabric.Queues.
+func (q *QP) NextSend(r *fabric.Request) bool {
+	if q.depth == 0 {
+		return false
+	}
+	posted := uint16(q.cfg.SendDoorbell.Load32())
+	if posted == q.sent {
+		return false
+	}
+	var wqe [sendSize]byte
+	copy(wqe[:], (q.cfg.SendRing + dma.Addr(int(q.sent%q.depth)*sendSize)).Bytes(sendSize))
+	pass := uint8(q.sent/q.depth) & 1
+	if q.anyPhase {
+		q.anyPhase, q.firstPass = false, wqe[3]&phase
+	}
+	le := binary.LittleEndian
+	*r = fabric.Request{SGL: r.SGL[:0], Index: le.Uint16(wqe[0:])}
+	problem := func(what string, code uint8) bool {
+		r.Op, r.Problem, r.Vendor, r.Signaled = fabric.OpInvalid, what, code, true
+		return true
+	}
+	if posted-q.sent > q.depth {
+		q.sent = posted // nothing behind it can be found
+		return problem("doorbell", statusInternal)
+	}
+	q.sent++
+	c1, c2 := wqe[2], wqe[3]
+	switch {
+	case c2&phase != pass^q.firstPass:
+		return problem("phase", statusInternal)
+	case r.Index >= q.depth:
+		return problem("request number", statusInternal)
+	case c1&isMeta == 0 || c1&extension != 0 || c2&first == 0 || c2&last == 0 || c2&unused != 0:
+		return problem("control bits", statusInternal)
+	}
+	r.Opcode = c1 & opMask
+	r.Signaled = c2&complete != 0
+	r.QPN = uint32(le.Uint16(wqe[4:]))
+	r.QKey = le.Uint32(wqe[16:])
+	if c1&immFlag != 0 {
+		r.HasImm = true
+		binary.BigEndian.PutUint32(r.Imm[:], le.Uint32(wqe[8:]))
+	}
+	h := q.Handles.lookup(le.Uint16(wqe[12:]))
+	if h == nil {
+		return problem("address handle", statusInvalidAH)
+	}
+	r.To = h.to
+	n := int(le.Uint16(wqe[6:]))
+	body := wqe[metaSize:]
+	switch {
+	case r.Opcode == opSend:
+		r.Op = fabric.OpSend
+		if c1&inline != 0 {
+			if n > InlineSize {
+				return problem("inline data too long", statusLocalLength)
+			}
+			q.addInline(r, body[:n])
+			return true
+		}
+		if n > MaxSendSGE {
+			return problem("buffers", statusInternal)
+		}
+		for i := range n {
+			if !addBuffer(r, body[i*bufSize:]) {
+				return problem("key", statusInternal)
+			}
+		}
+		return true
+	case r.Opcode == opRead && !q.cfg.NoRead && c1&(inline|immFlag) == 0:
+		r.Op = fabric.OpRead
+	case r.Opcode == opWrite && !q.cfg.NoWrite && c1&inline == 0:
+		r.Op = fabric.OpWrite
+	default:
+		return problem("operation", statusUnsupportedOp)
+	}
+	r.RKey = le.Uint32(body[4:])
+	r.RemoteAddr = le.Uint64(body[8:])
+	switch {
+	case n > 1:
+		return problem("buffers", statusInternal)
+	case n == 1 && !addBuffer(r, body[bufSize:]):
+		return problem("key", statusInternal)
+	case r.Length != uint64(le.Uint32(body)):
+		return problem("lengths", statusLocalLength)
+	}
+	return true
+}
+
+// addBuffer adds a buffer of the program's. It reports whether the key is one.
+func addBuffer(r *fabric.Request, b []byte) bool {
+	le := binary.LittleEndian
+	n, key := uint64(le.Uint32(b)), le.Uint32(b[4:])
+	r.SGL = append(r.SGL, fabric.SGE{Addr: le.Uint64(b[8:]), Len: n, LKey: key})
+	r.Length += n
+	return key&^keyMask == 0
+}
+
+// addInline adds data that came with the request.
+func (q *QP) addInline(r *fabric.Request, data []byte) {
+	to := &q.inline[r.Index]
+	copy(to[:], data)
+	r.SGL = append(r.SGL, fabric.SGE{Addr: uint64(uintptr(unsafe.Pointer(to))), Len: uint64(len(data)), Inline: true})
+	r.Length = uint64(len(data))
+}
+
+// CompleteSend implements fabric.Queues.
+func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
+	h := q.Handles.lookup(q.Handles.of(r.To.GID))
+	code := cmp.Or(r.Vendor, statusOf(st))
+	switch {
+	case h == nil: // the program ended it
+	case st == fabric.RetryExceeded && r.Vendor == 0 && h.responded:
+		code = statusUnresponsive
+	case answered(st):
+		h.responded = true
+	}
+	if st == fabric.Success {
+		code = statusOK
+		if !r.Signaled {
+			return
+		}
+	}
+	q.SendCQ.put(&entry{queue: sendQueue, request: r.Index, status: code, op: r.Opcode & 7, qpn: uint16(q.Fabric.Num)})
+}
+
+// NextRecv implements fabric.Queues.
+func (q *QP) NextRecv(r *fabric.Receive) bool {
+	r.SGL = r.SGL[:0]
+	if !q.RecvPending() {
+		return false
+	}
+	posted := uint16(q.cfg.RecvDoorbell.Load32())
+	le := binary.LittleEndian
+	for i := 0; q.received != posted && i < maxPieces; i++ {
+		d := (q.cfg.RecvRing + dma.Addr(int(q.received%q.descs)*recvSize)).Bytes(recvSize)
+		key := le.Uint32(d[12:])
+		if i == 0 {
+			r.Index = le.Uint16(d[8:])
+		}
+		q.received++
+		r.SGL = append(r.SGL, fabric.SGE{Addr: le.Uint64(d), Len: uint64(le.Uint16(d[10:])), LKey: key & keyMask})
+		if key&recvLast != 0 {
+			break
+		}
+	}
+	return true
+}
+
+// RecvPending implements fabric.Queues.
+func (q *QP) RecvPending() bool {
+	return q.descs != 0 && uint16(q.cfg.RecvDoorbell.Load32()) != q.received
+}
+
+// CompleteRecv implements fabric.Queues.
+func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
+	e := entry{queue: recvQueue, request: r.Index, status: statusOf(a.Status), qpn: uint16(q.Fabric.Num), length: uint32(a.Length),
+		handle: q.Handles.of(a.Source), source: a.Source, srcQPN: uint16(a.SourceQPN), hasImm: a.HasImm, imm: a.Imm}
+	if a.Op == fabric.OpWrite {
+		e.op = opWrite
+	}
+	q.RecvCQ.put(&e)
+}
+
+// ExecuteLocal implements fabric.Queues.
+func (*QP) ExecuteLocal(*fabric.Request) fabric.Status { return fabric.LocalQPOpError }

@@ -1,0 +1,64 @@
+package efa
+
+import (
+	"cmp"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+)
+
+// Completion statuses (enum efa_io_comp_status). Programs also see them as
+// vendor errors.
+const (
+	statusOK = iota
+	statusFlushed
+	statusInternal
+	statusUnsupportedOp
+	statusInvalidAH
+	statusInvalidLKey
+	statusLocalLength
+	statusRemoteAddress
+	statusRemoteAbort
+	statusBadDestQPN
+	statusRNR
+	statusRemoteLength
+	statusBadStatus
+	statusUnresponsive
+	statusUnknownPeer
+	statusUnreachable
+)
+
+// statuses maps a request's end to the status that libefa turns into the same,
+// or into what comes closest. What is not here is the device's own fault.
+var statuses = map[fabric.Status]uint8{
+	fabric.Success:              statusOK,
+	fabric.FlushError:           statusFlushed,
+	fabric.LocalQPOpError:       statusUnsupportedOp,
+	fabric.LocalProtectionError: statusInvalidLKey,
+	fabric.LocalLengthError:     statusLocalLength,
+	fabric.RemoteAccessError:    statusRemoteAddress,
+	fabric.RemoteAborted:        statusRemoteAbort,
+	fabric.BadDestination:       statusBadDestQPN,
+	fabric.RNRRetryExceeded:     statusRNR,
+	fabric.RemoteInvalidRequest: statusRemoteLength,
+	fabric.RemoteOperationError: statusBadStatus,
+	fabric.BadResponseError:     statusBadStatus,
+	fabric.RetryExceeded:        statusUnreachable,
+}
+
+// statusOf returns the status of a request's end.
+func statusOf(st fabric.Status) uint8 {
+	if st == fabric.Success {
+		return statusOK
+	}
+	return cmp.Or(statuses[st], statusInternal)
+}
+
+// answered reports whether a status came from the other side.
+func answered(st fabric.Status) bool {
+	switch st {
+	case fabric.Success, fabric.RemoteAccessError, fabric.RemoteAborted, fabric.BadDestination, fabric.RNRRetryExceeded,
+		fabric.RemoteInvalidRequest, fabric.RemoteOperationError:
+		return true
+	}
+	return false
+}
