@@ -208,11 +208,11 @@ func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
 	case answered(st):
 		h.responded = true
 	}
-	if st == fabric.Success {
-		code = statusOK
-		if !r.Signaled {
-			return
-		}
+	switch {
+	case st == fabric.Success && !r.Signaled:
+		return
+	case st == fabric.Success, st == fabric.FlushError:
+		code = statusOf(st) // whatever was wrong with it
 	}
 	q.SendCQ.put(&entry{queue: sendQueue, request: r.Index, status: code, op: r.Opcode & 7, qpn: uint16(q.Fabric.Num)})
 }
@@ -230,6 +230,8 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 		key := le.Uint32(d[12:])
 		if i == 0 {
 			r.Index = le.Uint16(d[8:])
+		} else if key&recvFirst != 0 {
+			break // the next request's, though this one did not end
 		}
 		q.received++
 		r.SGL = append(r.SGL, fabric.SGE{Addr: le.Uint64(d), Len: uint64(le.Uint16(d[10:])), LKey: key & keyMask})
