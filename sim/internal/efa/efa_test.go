@@ -33,12 +33,12 @@ const testQPN = 0x1234
 // rig is a queue pair with its rings, and one completion queue.
 type rig struct {
 	*QP
-	cq                               *CQ
-	send, recv, doorbells, entries   *memory
-	handles                          Handles
-	peer, unknownPeer                fabric.GID
-	peerHandle, nextSend, nextRecv   uint16
-	sendPhase, taken, entrySize, log int
+	cq                             *CQ
+	send, recv, doorbells, entries *memory
+	handles                        Handles
+	peer, unknownPeer              fabric.GID
+	peerHandle, nextSend, nextRecv uint16
+	sendPhase, taken, entrySize    int
 }
 
 const (
