@@ -17,7 +17,49 @@ type Model int
 // The models.
 const (
 	ConnectX7 Model = iota // mlx5: InfiniBand and RoCE
+	EFA                    // Elastic Fabric Adapter: reliable datagrams (SRD)
 )
+
+// model is what is known of one.
+type model struct {
+	name   string // in the names of devices
+	limits fabric.Limits
+	vendor uint32
+	pci    [2]uint32 // vendor and device
+	fw     string
+	fwVer  uint64
+	node   string // type, as sysfs writes it
+	board  string
+	hca    string
+	driver string
+}
+
+var models = map[Model]*model{
+	ConnectX7: {
+		name: "mlx5", vendor: 0x2c9, pci: [2]uint32{0x15b3, 0x1021}, fw: "28.39.1002", fwVer: 28<<32 | 39<<16 | 1002,
+		node: "1: CA", board: "MT_0000000838", hca: "MT4129", driver: "mlx5_core",
+		// As the driver reports them, but for the numbers of objects, which are a
+		// test's rather than a data centre's.
+		limits: fabric.Limits{
+			MaxQP: 16384, MaxCQ: 16384, MaxMR: 1 << 20, MaxPD: 1 << 16, MaxAH: 1 << 16, MaxSRQ: 4096,
+			MaxQPWR: 32768, MaxCQE: 4194303, MaxSRQWR: 32767,
+			MaxSGE: 30, MaxSRQSGE: 31,
+			MaxRdAtomic: 16,
+			MaxMRSize:   ^uint64(0),
+		},
+	},
+	EFA: {
+		name: "efa", vendor: 0x1d0f, pci: [2]uint32{0x1d0f, 0xefa2}, fw: "0.0.0.1", fwVer: 1,
+		node: "7: unspecified", hca: "EFA", driver: "efa",
+		limits: fabric.Limits{
+			MaxQP: 255, MaxCQ: 512, MaxMR: 1 << 20, MaxPD: 1 << 10, MaxAH: 1 << 12,
+			MaxQPWR: 32768, MaxCQE: 32768,
+			MaxSGE:      3,
+			MaxMRSize:   ^uint64(0),
+			MaxRDMASize: 1 << 30,
+		},
+	},
+}
 
 // LinkLayer is what a port is plugged into.
 type LinkLayer int
@@ -39,7 +81,8 @@ const (
 )
 
 // Config says which devices a process has. Nil and its zero value are the
-// default: sim_mlx5_0 and sim_mlx5_1, each with one active Ethernet port.
+// default: sim_mlx5_0 and sim_mlx5_1, each with one active Ethernet port, and
+// sim_efa_0.
 type Config struct {
 	Devices []DeviceConfig
 
@@ -52,12 +95,15 @@ type Config struct {
 
 // DeviceConfig is a device to order.
 type DeviceConfig struct {
-	Name  string // default: sim_mlx5_0, sim_mlx5_1, … by place
+	Name  string // default: sim_mlx5_0, sim_mlx5_1, …, sim_efa_0, … by model and place
 	Model Model
 	Ports []PortConfig // default: one
 
 	NUMANode   int    // what the system says; -1 for none
 	PCIAddress string // default: 0000:01:00.0, 0000:02:00.0, … by place
+
+	// What an older EFA lacks: RDMA read, RDMA write.
+	NoRead, NoWrite bool
 
 	// Limits below the model's own; 0 leaves those.
 	MaxQP, MaxCQ, MaxMR, MaxPD int
@@ -87,19 +133,12 @@ type GIDEntry struct {
 	Type GIDType
 }
 
-// limits of a ConnectX-7, as its driver reports them, but for the numbers of
-// objects, which are a test's rather than a data centre's.
-var connectX7Limits = fabric.Limits{
-	MaxQP: 16384, MaxCQ: 16384, MaxMR: 1 << 20, MaxPD: 1 << 16, MaxAH: 1 << 16, MaxSRQ: 4096,
-	MaxQPWR: 32768, MaxCQE: 4194303, MaxSRQWR: 32767,
-	MaxSGE: 30, MaxSRQSGE: 31,
-	MaxRdAtomic: 16,
-	MaxMRSize:   ^uint64(0),
-}
-
 const gidTableLen = 16
 
-var defaultDevices = []DeviceConfig{{}, {}}
+// efaMTU is what one packet of an EFA carries, and so one send.
+const efaMTU = 8928
+
+var defaultDevices = []DeviceConfig{{}, {}, {Model: EFA}}
 
 // build makes the devices of the configuration.
 func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
@@ -112,11 +151,13 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 	}
 	var devices []*fabric.Device
 	seen := make(map[string]bool)
+	count := make(map[Model]int)
 	for i := range order {
 		dc := &order[i]
-		if dc.Name == "" {
-			dc.Name = fmt.Sprintf("sim_mlx5_%d", i)
+		if m := models[dc.Model]; dc.Name == "" && m != nil {
+			dc.Name = fmt.Sprintf("sim_%s_%d", m.name, count[dc.Model])
 		}
+		count[dc.Model]++
 		if dc.PCIAddress == "" {
 			dc.PCIAddress = fmt.Sprintf("0000:%02x:00.0", i+1)
 		}
@@ -134,13 +175,20 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 }
 
 func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
-	if dc.Model != ConnectX7 {
+	m := models[dc.Model]
+	if m == nil {
 		return nil, fmt.Errorf("unknown Model %d", dc.Model)
+	}
+	if dc.Model != EFA && (dc.NoRead || dc.NoWrite) {
+		return nil, errors.New("NoRead and NoWrite are for EFA")
 	}
 	if len(dc.Name) > 63 || !isWord(dc.Name) {
 		return nil, fmt.Errorf("name %q is not 1 to 63 letters, digits, dashes or underscores", dc.Name)
 	}
-	d := &fabric.Device{Name: dc.Name, Limits: connectX7Limits}
+	d := &fabric.Device{Name: dc.Name, Limits: m.limits}
+	if dc.Model == EFA {
+		d.SlotShift, d.FlatKeys, d.NoGRH = 8, true, true // numbers of 16 bits
+	}
 	l := &d.Limits
 	for _, f := range []struct {
 		name  string
@@ -166,7 +214,7 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 		return nil, fmt.Errorf("%d Ports, the limit is 8", len(ports))
 	}
 	for i := range ports {
-		p, err := ports[i].build(place, i)
+		p, err := ports[i].build(dc.Model, place, i)
 		if err != nil {
 			return nil, fmt.Errorf("port %d: %w", i+1, err)
 		}
@@ -189,7 +237,7 @@ const firstMulticastLID = 0xc000
 // mtus are the payloads by their number in verbs.
 var mtus = []int{1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 
-func (pc *PortConfig) build(device, place int) (*fabric.Port, error) {
+func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 	p := &fabric.Port{
 		Number:     uint8(place + 1),
 		MAC:        [6]byte{0x02, 0x51, 0x4d, 0, byte(device), byte(place)},
@@ -211,13 +259,19 @@ func (pc *PortConfig) build(device, place int) (*fabric.Port, error) {
 		}
 		p.ActiveMTU = uint8(i)
 	}
-	switch pc.LinkLayer {
-	case Ethernet:
+	switch {
+	case m == EFA:
+		p.LinkLayer = fabric.LinkUnspecified
+		p.MaxMsgSize = efaMTU
+		if pc.LID != 0 || pc.LinkLayer != Ethernet {
+			return nil, errors.New("LinkLayer or LID of an EFA")
+		}
+	case pc.LinkLayer == Ethernet:
 		p.LinkLayer = fabric.LinkEthernet
 		if pc.LID != 0 {
 			return nil, fmt.Errorf("LID %#x on Ethernet", pc.LID)
 		}
-	case InfiniBand:
+	case pc.LinkLayer == InfiniBand:
 		p.LinkLayer = fabric.LinkInfiniBand
 		p.LID = pc.LID
 		if p.LID == 0 {
@@ -289,7 +343,7 @@ func defaultGIDs(p *fabric.Port, device, place int) []GIDEntry {
 	m := p.MAC
 	local := [16]byte{0: 0xfe, 1: 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]}
 	linkLocal := netip.AddrFrom16(local)
-	if p.LinkLayer == fabric.LinkInfiniBand {
+	if p.LinkLayer != fabric.LinkEthernet {
 		return []GIDEntry{{Addr: linkLocal}}
 	}
 	v4 := netip.AddrFrom4([4]byte{10, 77, byte(place), byte(device + 1)})

@@ -4,10 +4,11 @@
 //	import _ "github.com/goverbs/goverbs/sim"
 //
 // The process then has two emulated ConnectX-7 devices, sim_mlx5_0 and
-// sim_mlx5_1, whose Ethernet ports are connected. [New] orders others.
+// sim_mlx5_1, whose Ethernet ports are connected, and an Elastic Fabric
+// Adapter, sim_efa_0. [New] orders others.
 //
-// The devices are below the verbs libraries: libibverbs and libmlx5, unmodified
-// and as installed, find them, open them, write work requests into real queues
+// The devices are below the verbs libraries: libibverbs, libmlx5 and libefa,
+// unmodified and as installed, find them, open them, write work requests into real queues
 // and read completions from them. So what is tested is the program, this
 // module and the libraries together; only the kernel and the card are
 // emulated. There is no need for root, kernel modules or other processes.
@@ -23,6 +24,12 @@
 // and ibverbs-providers). Without them the import does nothing: programs start,
 // and devices are unsupported as they would be without sim. The same goes for
 // statically linked programs.
+//
+// # Several processes
+//
+// The processes of a user on a host have the same devices if they order the
+// same: queue pairs of one process can be connected with those of another, and
+// see it end.
 //
 // # What it replaces
 //

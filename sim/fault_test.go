@@ -352,14 +352,8 @@ func TestRemovedDevice(t *testing.T) {
 	if err := ibverbs.DeallocPD(pd); !errors.Is(err, syscall.EIO) {
 		t.Errorf("dealloc_pd: %v, want EIO", err)
 	}
-	var count int32
-	list, err := ibverbs.GetDeviceList(&count)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ibverbs.FreeDeviceList(list)
-	if count != 1 {
-		t.Errorf("%d devices are listed, want 1", count)
+	if names := deviceNames(t); slices.Contains(names, "sim_mlx5_0") || !slices.Contains(names, "sim_mlx5_1") {
+		t.Errorf("devices that are listed: %q", names)
 	}
 }
 

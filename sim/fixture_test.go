@@ -94,29 +94,45 @@ func openNode(t *testing.T, name string) *node {
 
 func openDevice(t *testing.T, name string) *ibverbs.Context {
 	t.Helper()
+	var ctx *ibverbs.Context
+	var names []string
+	eachDevice(t, func(d *ibverbs.Device, n string) {
+		names = append(names, n)
+		if n != name {
+			return
+		}
+		var err error
+		if ctx, err = ibverbs.OpenDevice(d); err != nil {
+			t.Fatalf("open %s: %v", name, err)
+		}
+	})
+	if ctx == nil {
+		t.Fatalf("no device %s among %q", name, names)
+	}
+	return ctx
+}
+
+func deviceNames(t *testing.T) (names []string) {
+	t.Helper()
+	eachDevice(t, func(_ *ibverbs.Device, n string) { names = append(names, n) })
+	return names
+}
+
+func eachDevice(t *testing.T, f func(d *ibverbs.Device, name string)) {
+	t.Helper()
 	var count int32
 	list, err := ibverbs.GetDeviceList(&count)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ibverbs.FreeDeviceList(list)
-	var names []string
 	for _, p := range unsafe.Slice(list, count) {
-		got, err := ibverbs.GetDeviceName(p.Get())
+		name, err := ibverbs.GetDeviceName(p.Get())
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, got)
-		if got == name {
-			ctx, err := ibverbs.OpenDevice(p.Get())
-			if err != nil {
-				t.Fatalf("open %s: %v", name, err)
-			}
-			return ctx
-		}
+		f(p.Get(), name)
 	}
-	t.Fatalf("no device %s among %v", name, names)
-	return nil
 }
 
 // later ends something at the end of the test, which fails if that fails.

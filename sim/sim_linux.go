@@ -58,6 +58,7 @@ func (h *host) sys() string { return filepath.Join(h.folder.Path, "sys") }
 // node is a device with what the system says of it.
 type node struct {
 	*fabric.Device
+	model    *model
 	order    DeviceConfig
 	uverbs   string
 	identity uverbs.Identity
@@ -85,27 +86,29 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 	for i, d := range devices {
 		minor := firstMinor + h.lastUsed
 		h.lastUsed++
-		h.nodes[d] = &node{Device: d, order: order[i], uverbs: fmt.Sprintf("uverbs%d", minor), identity: uverbs.Identity{
+		m := models[order[i].Model]
+		h.nodes[d] = &node{Device: d, model: m, order: order[i], uverbs: fmt.Sprintf("uverbs%d", minor), identity: uverbs.Identity{
 			Number:       deviceNumber(deviceMajor, minor),
 			NodeGUID:     guid(d),
-			VendorID:     vendorMellanox,
-			VendorPartID: connectX7,
-			FWVer:        firmware[0]<<32 | firmware[1]<<16 | firmware[2],
+			VendorID:     m.vendor,
+			VendorPartID: m.pci[1],
+			FWVer:        m.fwVer,
 			CompVectors:  compVectors,
+			Driver:       order[i].driver(),
 		}}
 	}
 	return f, nil
 }
 
-// What a ConnectX-7 is.
-const (
-	vendorMellanox = 0x2c9
-	pciMellanox    = 0x15b3
-	connectX7      = 0x1021
-	compVectors    = 4
-)
+// driver returns the kernel's driver of the device.
+func (dc *DeviceConfig) driver() uverbs.Driver {
+	if dc.Model == EFA {
+		return uverbs.EFA{NoRead: dc.NoRead, NoWrite: dc.NoWrite}
+	}
+	return uverbs.Mlx5{}
+}
 
-var firmware = [3]uint64{28, 39, 1002}
+const compVectors = 4
 
 // deviceNumber is makedev.
 func deviceNumber(major, minor uint32) uint32 {
@@ -187,14 +190,14 @@ func (h *host) describe() []sysfs.Device {
 			Number:      [2]uint32{deviceMajor, n.identity.Number&0xff | n.identity.Number>>12&^0xff},
 			PCIAddress:  n.order.PCIAddress,
 			NUMANode:    n.order.NUMANode,
-			NodeType:    "1: CA",
+			NodeType:    n.model.node,
 			NodeGUID:    n.identity.NodeGUID,
-			FWVersion:   fmt.Sprintf("%d.%d.%d", firmware[0], firmware[1], firmware[2]),
-			BoardID:     "MT_0000000838",
-			HCAType:     "MT4129",
-			PCIVendor:   pciMellanox,
-			PCIDevice:   connectX7,
-			Driver:      "mlx5_core",
+			FWVersion:   n.model.fw,
+			BoardID:     n.model.board,
+			HCAType:     n.model.hca,
+			PCIVendor:   n.model.pci[0],
+			PCIDevice:   n.model.pci[1],
+			Driver:      n.model.driver,
 			Description: "goverbs sim",
 		})
 	}

@@ -204,8 +204,8 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 	port := q.port()
 	max := port.MaxMsgSize
 	switch {
-	case q.Type == UD:
-		max = min(max, 128<<port.ActiveMTU)
+	case q.Type == UD && port.LinkLayer != LinkUnspecified:
+		max = 128 << port.ActiveMTU
 	case r.Op != OpSend && q.Device.Limits.MaxRDMASize != 0:
 		max = q.Device.Limits.MaxRDMASize
 	}

@@ -65,6 +65,9 @@ func (f *Fabric) Kick() {
 	}
 }
 
+// Later has the engine look again after d, for a poller that waits.
+func (f *Fabric) Later(d time.Duration) { f.wakeAt(f.now() + d) }
+
 // wakeAt has the engine look again at that time.
 func (f *Fabric) wakeAt(t time.Duration) {
 	if f.engine.nextAt == 0 || t < f.engine.nextAt {

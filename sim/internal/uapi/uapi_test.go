@@ -33,6 +33,14 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"mlx5_ib_create_qp", unsafe.Sizeof(Mlx5CreateQP{}), 56},
 		{"mlx5_ib_create_qp_resp", unsafe.Sizeof(Mlx5CreateQPResp{}), 40},
 		{"mlx5_ib_create_srq", unsafe.Sizeof(Mlx5CreateSRQ{}), 32},
+		{"efa_ibv_alloc_ucontext_resp", unsafe.Sizeof(EFAContextResp{}), 24},
+		{"efa_ibv_alloc_pd_resp", unsafe.Sizeof(EFAAllocPDResp{}), 8},
+		{"efa_ibv_create_cq", unsafe.Sizeof(EFACreateCQ{}), 16},
+		{"efa_ibv_create_cq_resp", unsafe.Sizeof(EFACreateCQResp{}), 40},
+		{"efa_ibv_create_qp", unsafe.Sizeof(EFACreateQP{}), 16},
+		{"efa_ibv_create_qp_resp", unsafe.Sizeof(EFACreateQPResp{}), 64},
+		{"efa_ibv_create_ah_resp", unsafe.Sizeof(EFACreateAHResp{}), 8},
+		{"efa_ibv_ex_query_device_resp", unsafe.Sizeof(EFAQueryDeviceResp{}), 24},
 		{"mlx5_ib_create_ah_resp", unsafe.Sizeof(Mlx5CreateAHResp{}), 16},
 	} {
 		if c.got != c.want {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/sim/internal/efa"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
 	"github.com/goverbs/goverbs/sim/internal/uapi"
@@ -22,6 +23,7 @@ type Identity struct {
 	VendorPartID uint32
 	FWVer        uint64
 	CompVectors  int
+	Driver       Driver
 }
 
 // Context is a device that a program opened: what the kernel keeps per open
@@ -32,7 +34,8 @@ type Context struct {
 	identity *Identity
 	pages    *pages
 	before   func(verb string) error
-	id       uint64 // in package interpose
+	handles  efa.Handles // of an EFA device
+	id       uint64      // in package interpose
 
 	objects  table
 	async    *eventFile

@@ -16,13 +16,13 @@ const supportsOptionalAccess = 1 << 0
 func (c *Context) getContext(r *uapi.Request) error {
 	uapi.Out(r, uapi.AttrContextCompVectors, uint32(c.identity.CompVectors))
 	uapi.Out(r, uapi.AttrContextCoreSupport, uint64(supportsOptionalAccess))
-	uapi.Out(r, uapi.AttrUHWOut, c.mlx5Context())
+	c.identity.Driver.context(c, r)
 	return nil
 }
 
 func (c *Context) deviceAttr() uapi.DeviceAttr {
 	l, id := &c.device.Limits, c.identity
-	return uapi.DeviceAttr{
+	a := uapi.DeviceAttr{
 		FWVer:        id.FWVer,
 		NodeGUID:     id.NodeGUID,
 		SysImageGUID: id.NodeGUID,
@@ -47,12 +47,12 @@ func (c *Context) deviceAttr() uapi.DeviceAttr {
 		MaxQPRdAtom:     uint32(l.MaxRdAtomic),
 		MaxResRdAtom:    uint32(l.MaxRdAtomic * l.MaxQP),
 		MaxQPInitRdAtom: uint32(l.MaxRdAtomic),
-		AtomicCap:       atomicHCA,
-		DeviceCapFlags:  capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID,
 		MaxPKeys:        uint16(len(c.device.Ports[0].PKeys)),
 		LocalCAAckDelay: 16,
 		PhysPortCount:   uint8(len(c.device.Ports)),
 	}
+	c.identity.Driver.limits(&a)
+	return a
 }
 
 // Values of uapi.DeviceAttr.
@@ -77,7 +77,7 @@ func (c *Context) queryDeviceEx(r *uapi.Request) error {
 		TimestampMask:  ^uint64(0),
 		HCACoreClock:   1e6,
 	})
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5QueryDeviceResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5QueryDeviceResp{}))})
+	c.identity.Driver.device(c, r)
 	return nil
 }
 
@@ -110,7 +110,8 @@ func (c *Context) queryPort(r *uapi.Request) error {
 	if p.LinkLayer == fabric.LinkEthernet {
 		a.CapFlags |= uapi.PortIPBasedGIDs
 		a.Flags |= uapi.PortGRHRequired
-	} else {
+	}
+	if p.LinkLayer == fabric.LinkInfiniBand {
 		a.SMLID = 1
 	}
 	if p.Up {

@@ -21,7 +21,7 @@ func (c *Context) allocPD(r *uapi.Request) error {
 	}
 	h := c.objects.add(&pd{PD: p})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.AllocPDResp{Handle: h})
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5AllocPDResp{PDN: p.Num})
+	c.identity.Driver.pd(r, p)
 	return nil
 }
 
@@ -215,9 +215,7 @@ func (c *Context) createAH(r *uapi.Request) error {
 		return syscall.ENOMEM
 	}
 	c.ahs++
-	h := c.objects.add(&ah{needs: needs{p}})
+	h := c.objects.add(&ah{needs: needs{p}, release: c.identity.Driver.ah(c, r, &in.Attr)})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateAHResp{Handle: h})
-	mac, _ := c.fabric.MACOf(in.Attr.DGID)
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateAHResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5CreateAHResp{})), DMAC: mac})
 	return nil
 }

@@ -7,15 +7,19 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/mlx5"
 	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
-// mlx5Context tells libmlx5 of the device. TotBFRegs is 0: doorbells are
-// allocated one by one, as with kernels since 5.7.
-func (c *Context) mlx5Context() uapi.Mlx5ContextResp {
+// Mlx5 is the driver of ConnectX devices.
+type Mlx5 struct{}
+
+// context tells libmlx5 of the device. TotBFRegs is 0: doorbells are allocated
+// one by one, as with kernels since 5.7.
+func (Mlx5) context(c *Context, r *uapi.Request) {
 	l := &c.device.Limits
-	return uapi.Mlx5ContextResp{
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5ContextResp{
 		QPTabSize:      1 << 18,
 		BFRegSize:      512,
 		CacheLineSize:  64,
@@ -32,26 +36,49 @@ func (c *Context) mlx5Context() uapi.Mlx5ContextResp {
 		LogUARSize:     12,
 		NumUARsPerPage: 1,
 		NumDynBFRegs:   1024,
-	}
+	})
 }
 
-func (c *Context) mlx5CreateCQ(r *uapi.Request, q *cq, entries uint32) (err error) {
+func (Mlx5) limits(a *uapi.DeviceAttr) {
+	a.AtomicCap = atomicHCA
+	a.DeviceCapFlags = capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
+}
+
+func (Mlx5) device(_ *Context, r *uapi.Request) {
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5QueryDeviceResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5QueryDeviceResp{}))})
+}
+
+func (Mlx5) pd(r *uapi.Request, p *fabric.PD) {
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5AllocPDResp{PDN: p.Num})
+}
+
+// ah tells the Ethernet address, which the kernel would ask the network for.
+func (Mlx5) ah(c *Context, r *uapi.Request, a *uapi.AHAttr) func() {
+	mac, _ := c.fabric.MACOf(a.DGID)
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateAHResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5CreateAHResp{})), DMAC: mac})
+	return nil
+}
+
+func (Mlx5) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, failed func()) error {
 	in := uapi.In[uapi.Mlx5CreateCQ](r, uapi.AttrUHWIn)
 	// The library asks for one less than the power of two that it has.
-	if q.CQ, err = mlx5.NewCQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(entries)+1, int(in.CQESize)); err != nil {
+	m, err := mlx5.NewCQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), entries+1, int(in.CQESize))
+	if err != nil {
 		return err
 	}
+	m.Notify, m.Failed = notify, failed
+	q.Poller = m
 	c.lastCQN++
 	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateCQResp{CQN: c.lastCQN})
 	return nil
 }
 
-func (c *Context) mlx5ResizeCQ(r *uapi.Request, q *cq, entries uint32) error {
+func (Mlx5) resizeCQ(r *uapi.Request, q *cq, entries int) error {
 	in := uapi.In[uapi.Mlx5ResizeCQ](r, uapi.AttrUHWIn)
-	return q.Resize(dma.Addr(in.BufAddr), int(entries)+1, int(in.CQESize))
+	return q.Poller.(*mlx5.CQ).Resize(dma.Addr(in.BufAddr), entries+1, int(in.CQESize))
 }
 
-func (c *Context) mlx5CreateSRQ(r *uapi.Request, s *srq) (err error) {
+func (Mlx5) createSRQ(c *Context, r *uapi.Request, s *srq) (err error) {
 	in := uapi.In[uapi.Mlx5CreateSRQ](r, uapi.AttrUHWIn)
 	if s.SRQ, err = mlx5.NewSRQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(s.maxSGE)); err != nil {
 		return err
@@ -61,11 +88,10 @@ func (c *Context) mlx5CreateSRQ(r *uapi.Request, s *srq) (err error) {
 	return nil
 }
 
-func (c *Context) mlx5CreateQP(r *uapi.Request, q *qp, send, recv *cq, shared *srq) error {
+func (Mlx5) has(t fabric.QPType) bool { return t == fabric.RC || t == fabric.UC || t == fabric.UD }
+
+func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error {
 	in := uapi.In[uapi.Mlx5CreateQP](r, uapi.AttrUHWIn)
-	if in.Flags&(uapi.Mlx5QPTypeDCI|uapi.Mlx5QPTypeDCT) != 0 {
-		return syscall.EOPNOTSUPP
-	}
 	m, err := mlx5.NewQP(mlx5.QPConfig{
 		Buf:        dma.Addr(in.BufAddr),
 		Record:     dma.Addr(in.DBAddr),
@@ -77,7 +103,7 @@ func (c *Context) mlx5CreateQP(r *uapi.Request, q *qp, send, recv *cq, shared *s
 	if err != nil {
 		return err
 	}
-	m.SendCQ, m.RecvCQ, m.Fabric = send.CQ, recv.CQ, q.QP
+	m.SendCQ, m.RecvCQ, m.Fabric = send.Poller.(*mlx5.CQ), recv.Poller.(*mlx5.CQ), q.QP
 	if shared != nil {
 		m.SRQ = shared.SRQ
 	}
@@ -86,16 +112,24 @@ func (c *Context) mlx5CreateQP(r *uapi.Request, q *qp, send, recv *cq, shared *s
 	return nil
 }
 
+func (Mlx5) modifyQP(r *uapi.Request) {
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5ModifyQPResp{}))})
+}
+
+// allocUAR gives the library a page of doorbells.
 func (c *Context) allocUAR(r *uapi.Request) error {
-	off, err := c.pages.alloc()
+	if c.identity.Driver != (Mlx5{}) {
+		return syscall.EPROTONOSUPPORT
+	}
+	p, err := c.pages.alloc(pageSize)
 	if err != nil {
 		return err
 	}
-	h := c.objects.add(&uar{offset: off})
-	uapi.Out(r, uapi.AttrMlx5UARMmapOffset, uint64(off))
+	h := c.objects.add(&uar{pageRange: p})
+	uapi.Out(r, uapi.AttrMlx5UARMmapOffset, uint64(p.offset))
 	length := [8]byte{1: pageSize >> 8}
 	uapi.OutBytes(r, uapi.AttrMlx5UARMmapLength, length[:r.OutLen(uapi.AttrMlx5UARMmapLength)])
-	uapi.Out(r, uapi.AttrMlx5UARPageID, uint32(off/pageSize))
+	uapi.Out(r, uapi.AttrMlx5UARPageID, uint32(p.offset/pageSize))
 	r.SetHandle(uapi.AttrMlx5UARHandle, h)
 	return nil
 }

@@ -60,32 +60,42 @@ func (m *mr) destroy(c *Context) {
 type ah struct {
 	uses
 	needs
+	release func() // of the device's own; may be nil
 }
 
-func (*ah) destroy(c *Context) { c.ahs-- }
+func (a *ah) destroy(c *Context) {
+	c.ahs--
+	if a.release != nil {
+		a.release()
+	}
+}
 
 // uar is a page of doorbells.
 type uar struct {
 	uses
 	needs
-	offset int64
+	pageRange
 }
 
-func (u *uar) destroy(c *Context) { c.pages.free(u.offset) }
+func (u *uar) destroy(c *Context) { c.pages.free(u.pageRange) }
 
 // cq is a completion queue.
 type cq struct {
 	uses
 	needs
-	*mlx5.CQ
-	handle  uint64 // the library's name for it
-	channel *eventFile
-	events  counted // of the channel
-	async   counted
+	fabric.Poller        // the device's queue
+	handle        uint64 // the library's name for it
+	pages         []pageRange
+	channel       *eventFile
+	events        counted // of the channel
+	async         counted
 }
 
 func (q *cq) destroy(c *Context) {
 	c.cqs--
+	for _, r := range q.pages {
+		c.pages.free(r)
+	}
 	if q.channel != nil {
 		c.fabric.RemovePoller(q)
 		q.channel.forget(q.handle, &q.events)
@@ -114,6 +124,7 @@ type qp struct {
 	needs
 	*fabric.QP
 	handle uint64
+	pages  []pageRange
 	cap    capabilities
 	sigAll bool
 	async  counted
@@ -121,6 +132,9 @@ type qp struct {
 
 func (q *qp) destroy(c *Context) {
 	c.device.RemoveQP(q.QP)
+	for _, r := range q.pages {
+		c.pages.free(r)
+	}
 	c.async.forget(q.handle, &q.async)
 }
 

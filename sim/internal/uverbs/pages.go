@@ -4,8 +4,11 @@ package uverbs
 
 import (
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
 )
 
 // pages is the memory that a device file maps into programs: a memfd, which
@@ -13,7 +16,7 @@ import (
 // program has.
 type pages struct {
 	fd       int
-	released []int64
+	released map[int64][]int64 // offsets of free ranges, by length
 	next     int64
 }
 
@@ -32,26 +35,54 @@ func newPages() (*pages, error) {
 		return nil, err
 	}
 	// Offset 0 is what the library maps when it means nothing in particular.
-	return &pages{fd: fd, next: pageSize}, nil
+	return &pages{fd: fd, released: make(map[int64][]int64), next: pageSize}, nil
 }
 
-// alloc returns the offset of a page of zeros.
-func (p *pages) alloc() (int64, error) {
-	if n := len(p.released); n > 0 {
-		off := p.released[n-1]
-		p.released = p.released[:n-1]
-		return off, nil
-	}
-	if p.next == pagesSize {
-		return 0, syscall.ENOMEM
-	}
-	p.next += pageSize
-	return p.next - pageSize, nil
+// pageRange is a part of the pages.
+type pageRange struct {
+	offset, length int64
+	view           []byte // of the device, where it needs one
 }
 
-func (p *pages) free(off int64) {
-	// What it held goes; a page that can't be emptied is not used again.
-	if unix.Fallocate(p.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, pageSize) == nil {
-		p.released = append(p.released, off)
+// alloc returns pages of zeros.
+func (p *pages) alloc(bytes int64) (pageRange, error) {
+	length := (max(bytes, 1) + pageSize - 1) &^ (pageSize - 1)
+	if free := p.released[length]; len(free) > 0 {
+		p.released[length] = free[:len(free)-1]
+		return pageRange{offset: free[len(free)-1], length: length}, nil
+	}
+	if length > pagesSize-p.next {
+		return pageRange{}, syscall.ENOMEM
+	}
+	p.next += length
+	return pageRange{offset: p.next - length, length: length}, nil
+}
+
+// mapped is alloc with a view for the device.
+func (p *pages) mapped(bytes int64) (pageRange, error) {
+	r, err := p.alloc(bytes)
+	if err != nil {
+		return r, err
+	}
+	r.view, err = unix.Mmap(p.fd, r.offset, int(r.length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		p.free(r)
+	}
+	return r, err
+}
+
+// addr returns where the device sees the range.
+func (r *pageRange) addr() dma.Addr {
+	return dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(r.view))))
+}
+
+func (p *pages) free(r pageRange) {
+	if r.view != nil {
+		// Can't fail for what mmap returned.
+		_ = unix.Munmap(r.view)
+	}
+	// What it held goes; a range that can't be emptied is not used again.
+	if unix.Fallocate(p.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, r.offset, r.length) == nil {
+		p.released[r.length] = append(p.released[r.length], r.offset)
 	}
 }

@@ -48,14 +48,17 @@ func (c *Context) createCQ(r *uapi.Request) error {
 		return syscall.ENOMEM
 	}
 	q := &cq{handle: r.Uint(uapi.AttrCQUserHandle), channel: channel}
-	if err := c.mlx5CreateCQ(r, q, entries); err != nil {
-		return err
-	}
-	q.Failed = func() { c.raise(q.handle, fabric.EventCQError, &q.async) }
+	var notify func()
 	if channel != nil {
 		event := uapi.CompEvent{CQHandle: q.handle}
 		record := unsafe.Slice((*byte)(unsafe.Pointer(&event)), int(unsafe.Sizeof(event)))
-		q.Notify = func() { channel.put(record, &q.events) }
+		notify = func() { channel.put(record, &q.events) }
+	}
+	failed := func() { c.raise(q.handle, fabric.EventCQError, &q.async) }
+	if err := c.identity.Driver.createCQ(c, r, q, int(entries), notify, failed); err != nil {
+		return err
+	}
+	if channel != nil {
 		c.fabric.AddPoller(q)
 	}
 	c.cqs++
@@ -80,7 +83,7 @@ func (c *Context) resizeCQ(r *uapi.Request) error {
 	if err != nil || in.CQE == 0 || int(in.CQE) > c.device.Limits.MaxCQE {
 		return syscall.EINVAL
 	}
-	if err := c.mlx5ResizeCQ(r, q, in.CQE); err != nil {
+	if err := c.identity.Driver.resizeCQ(r, q, int(in.CQE)); err != nil {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.ResizeCQResp{CQE: in.CQE})
@@ -105,7 +108,7 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	if c.srqs >= l.MaxSRQ {
 		return syscall.ENOMEM
 	}
-	if err := c.mlx5CreateSRQ(r, s); err != nil {
+	if err := c.identity.Driver.createSRQ(c, r, s); err != nil {
 		return err
 	}
 	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
@@ -184,9 +187,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 	q := &qp{handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap), needs: needs{p, send, recv},
 		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
 	t := fabric.QPType(r.Uint(uapi.AttrQPType))
-	switch t {
-	case fabric.RC, fabric.UC, fabric.UD:
-	default:
+	if !c.identity.Driver.has(t) {
 		return syscall.EOPNOTSUPP
 	}
 	l := &c.device.Limits
@@ -198,7 +199,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 		q.HasSRQ = true
 		q.needs = append(q.needs, shared)
 	}
-	if err := c.mlx5CreateQP(r, q, send, recv, shared); err != nil {
+	if err := c.identity.Driver.createQP(c, r, q, send, recv, shared); err != nil {
 		return err
 	}
 	if err := c.device.AddQP(q.QP); err != nil {
@@ -234,7 +235,7 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.ModifyQPResp{}))})
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5ModifyQPResp{}))})
+	c.identity.Driver.modifyQP(r)
 	return nil
 }
 

@@ -1,0 +1,32 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
+)
+
+// Driver is the part of a device's commands that its vendor's library adds: in
+// the kernel, the driver. The drivers are Mlx5 and EFA.
+type Driver interface {
+	// context answers the opening of a device, device a query for its
+	// attributes, of which limits sets those that are the model's.
+	context(c *Context, r *uapi.Request)
+	device(c *Context, r *uapi.Request)
+	limits(a *uapi.DeviceAttr)
+
+	pd(r *uapi.Request, p *fabric.PD)
+	// ah may return what is to be done when the handle ends.
+	ah(c *Context, r *uapi.Request, a *uapi.AHAttr) (release func())
+
+	// createCQ sets the queue's Poller; notify is nil without a channel.
+	createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, failed func()) error
+	resizeCQ(r *uapi.Request, q *cq, entries int) error
+	createSRQ(c *Context, r *uapi.Request, s *srq) error
+
+	has(t fabric.QPType) bool
+	// createQP sets the queue pair's Queues.
+	createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error
+	modifyQP(r *uapi.Request)
+}

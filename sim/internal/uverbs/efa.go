@@ -1,0 +1,152 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/efa"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
+)
+
+// EFA is the driver of Elastic Fabric Adapters. NoRead and NoWrite make one
+// that is older.
+type EFA struct {
+	NoRead, NoWrite bool
+}
+
+const (
+	efaInlineSize = 32
+	efaMaxLLQ     = 4096 * 64
+	efaMaxSQSGE   = 2
+	efaMaxRQSGE   = 3
+	efaMaxRDMASGE = 1
+)
+
+func (EFA) context(_ *Context, r *uapi.Request) {
+	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAContextResp{
+		CmdsSuppUdataMask: uapi.EFAUdataQueryDevice | uapi.EFAUdataCreateAH,
+		SubCQsPerCQ:       1,
+		InlineBufSize:     efaInlineSize,
+		MaxLLQSize:        efaMaxLLQ,
+		MaxTxBatch:        64,
+	})
+}
+
+func (EFA) limits(a *uapi.DeviceAttr) {
+	a.MaxSGE, a.MaxSGERead = efaMaxSQSGE, efaMaxRDMASGE
+	a.MaxQPRdAtom, a.MaxQPInitRdAtom, a.MaxResRdAtom = 0, 0, 0
+}
+
+func (e EFA) device(c *Context, r *uapi.Request) {
+	caps := uint32(uapi.EFACapRNRRetry | uapi.EFACapCQNotifications | uapi.EFACapCQWithSGID)
+	if !e.NoRead {
+		caps |= uapi.EFACapRDMARead
+	}
+	if !e.NoWrite {
+		caps |= uapi.EFACapRDMAWrite
+	}
+	l := &c.device.Limits
+	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAQueryDeviceResp{
+		MaxSQWR:     efaMaxLLQ / 64,
+		MaxRQWR:     uint32(l.MaxQPWR),
+		MaxSQSGE:    efaMaxSQSGE,
+		MaxRQSGE:    efaMaxRQSGE,
+		MaxRDMASize: uint32(l.MaxRDMASize),
+		DeviceCaps:  caps,
+	})
+}
+
+func (EFA) pd(r *uapi.Request, p *fabric.PD) {
+	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAAllocPDResp{PDN: uint16(p.Num)})
+}
+
+func (EFA) ah(c *Context, r *uapi.Request, a *uapi.AHAttr) func() {
+	h := c.handles.Add(fabric.Address{Global: true, GID: a.DGID})
+	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateAHResp{Handle: h})
+	return func() { c.handles.Remove(h) }
+}
+
+func (EFA) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, _ func()) error {
+	in := uapi.In[uapi.EFACreateCQ](r, uapi.AttrUHWIn)
+	if in.NumSubCQs != 1 {
+		return syscall.EINVAL
+	}
+	ring, err := c.pages.mapped(int64(entries) * int64(in.EntrySize))
+	if err != nil {
+		return err
+	}
+	doorbell, err := c.pages.mapped(pageSize)
+	if err != nil {
+		c.pages.free(ring)
+		return err
+	}
+	m, err := efa.NewCQ(ring.addr(), doorbell.addr(), entries, int(in.EntrySize))
+	if err != nil {
+		c.pages.free(ring)
+		c.pages.free(doorbell)
+		return err
+	}
+	m.Notify, m.Later, m.Source = notify, c.fabric.Later, in.Flags&uapi.EFACreateCQWithSGID != 0
+	q.Poller, q.pages = m, []pageRange{ring, doorbell}
+	c.lastCQN++
+	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateCQResp{CompMask: uapi.EFACreateCQDBOff, CQIndex: uint16(c.lastCQN),
+		QMmapKey: uint64(ring.offset), QMmapSize: uint64(ring.length), DBMmapKey: uint64(doorbell.offset)})
+	return nil
+}
+
+func (EFA) resizeCQ(*uapi.Request, *cq, int) error { return syscall.EOPNOTSUPP }
+
+func (EFA) createSRQ(*Context, *uapi.Request, *srq) error { return syscall.EOPNOTSUPP }
+
+func (EFA) has(t fabric.QPType) bool { return t == fabric.SRD || t == fabric.UD }
+
+// Where the doorbells lie in their page.
+const (
+	efaSendDoorbell = 0
+	efaRecvDoorbell = 8
+)
+
+func (e EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *srq) error {
+	in := uapi.In[uapi.EFACreateQP](r, uapi.AttrUHWIn)
+	if in.SQRingSize > efaMaxLLQ || in.SQRingSize%64 != 0 || in.RQRingSize%16 != 0 || q.cap.MaxInlineData > efaInlineSize {
+		return syscall.EINVAL
+	}
+	var ranges [3]pageRange
+	for i, size := range []uint32{in.SQRingSize, in.RQRingSize, pageSize} {
+		p, err := c.pages.mapped(int64(size))
+		if err != nil {
+			for _, p := range ranges[:i] {
+				c.pages.free(p)
+			}
+			return err
+		}
+		ranges[i] = p
+	}
+	sq, rq, doorbells := &ranges[0], &ranges[1], &ranges[2]
+	m, err := efa.NewQP(efa.QPConfig{
+		SendRing: sq.addr(), RecvRing: rq.addr(),
+		SendDoorbell: doorbells.addr() + efaSendDoorbell, RecvDoorbell: doorbells.addr() + dma.Addr(efaRecvDoorbell),
+		SendCount: int(in.SQRingSize / 64), RecvCount: int(in.RQRingSize / 16),
+		NoRead: e.NoRead, NoWrite: e.NoWrite,
+	})
+	if err != nil {
+		for _, p := range ranges {
+			c.pages.free(p)
+		}
+		return err
+	}
+	m.SendCQ, m.RecvCQ, m.Fabric, m.Handles = send.Poller.(*efa.CQ), recv.Poller.(*efa.CQ), q.QP, &c.handles
+	q.Queues, q.pages = m, ranges[:]
+	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateQPResp{
+		SQDBOffset: efaSendDoorbell, RQDBOffset: efaRecvDoorbell,
+		RQMmapKey: uint64(rq.offset), RQMmapSize: uint64(rq.length),
+		SQDBMmapKey: uint64(doorbells.offset), RQDBMmapKey: uint64(doorbells.offset),
+		LLQDescMmapKey: uint64(sq.offset),
+	})
+	return nil
+}
+
+func (EFA) modifyQP(*uapi.Request) {}
