@@ -14,6 +14,9 @@ var errUnsupported = fmt.Errorf("sim: needs Linux and cgo: %w", errors.ErrUnsupp
 // New needs Linux and cgo: it returns an error wrapping errors.ErrUnsupported.
 func New(*Config) (*Fabric, error) { return nil, errUnsupported }
 
+// Disable returns nil.
+func Disable() error { return nil }
+
 // Close returns nil.
 func (*Fabric) Close() error { return nil }
 

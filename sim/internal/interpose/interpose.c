@@ -30,7 +30,7 @@ extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length);
 #define VERBS_IOCTL 0xc0181b01ul
 #define DEVICE_DIR "/dev/infiniband/"
 
-/* Set once the Go side is there to answer. */
+/* Set while the Go side is there to answer. */
 static int enabled;
 
 /*
@@ -46,9 +46,9 @@ static struct file {
 } files[4096];
 static int used; /* slots that were ever taken */
 
-void sim_enable(void)
+void sim_enable(int on)
 {
-	__atomic_store_n(&enabled, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&enabled, on, __ATOMIC_RELEASE);
 }
 
 static int raw_fstat(int fd, struct stat *st)

@@ -45,8 +45,11 @@ func Install(h Handler) {
 	if !handler.CompareAndSwap(nil, &box{h}) {
 		panic("sim: a handler is installed already")
 	}
-	C.sim_enable()
+	C.sim_enable(1)
 }
+
+// Disable leaves everything to the kernel from now on.
+func Disable() { C.sim_enable(0) }
 
 // AddFile makes a descriptor known as a device's, with the device number that
 // fstat is to report, or as an event file if that is 0. The result names it.

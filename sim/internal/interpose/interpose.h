@@ -1,5 +1,5 @@
 #include <stdint.h>
 
-void sim_enable(void);
+void sim_enable(int on);
 int sim_add_file(int fd, uint64_t id, uint32_t rdev);
 void sim_remove_file(uint64_t id);

@@ -1,0 +1,32 @@
+//go:build linux && cgo
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/goverbs/goverbs/sim/internal/interpose"
+)
+
+var errDisabled = errors.New("disabled")
+
+// Disable gives the process the machine's own devices, as if sim weren't
+// imported; New then returns an error wrapping errors.ErrUnsupported. It is for
+// programs that prefer real devices where there are some, and comes before
+// anything that lists devices. It returns an error if an emulated one is open.
+func Disable() error {
+	h := &process
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := len(h.contexts); n > 0 {
+		return fmt.Errorf("sim: %d devices are open", n)
+	}
+	interpose.Disable()
+	h.failed = errDisabled
+	if os.Getenv("SYSFS_PATH") != h.sys() {
+		return nil
+	}
+	return os.Unsetenv("SYSFS_PATH")
+}
