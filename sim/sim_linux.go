@@ -21,7 +21,7 @@ import (
 
 // process is what the libraries of this process find: a folder tree with the
 // devices of the present fabric.
-var process = host{contexts: make(map[uint64]*openDevice)}
+var process = host{contexts: make(map[uint64]*openDevice), leaks: make(map[string]int)}
 
 func init() { process.start() }
 
@@ -36,6 +36,7 @@ type host struct {
 	contexts map[uint64]*openDevice
 	nodes    map[*fabric.Device]*node // of fabric
 	lastUsed uint32                   // number of a device file
+	leaks    map[string]int           // by kind, of devices that were closed
 }
 
 // openDevice is a context and the fabric that it keeps running.
@@ -350,7 +351,9 @@ func (h *host) Closed(id uint64) {
 	defer h.mu.Unlock()
 	if c := h.contexts[id]; c != nil {
 		delete(h.contexts, id)
-		c.Close()
+		for kind, n := range c.Close() {
+			h.leaks[kind] += n
+		}
 		c.fabric.fabric.Stop()
 		return
 	}

@@ -17,6 +17,9 @@ func New(*Config) (*Fabric, error) { return nil, errUnsupported }
 // Disable returns nil.
 func Disable() error { return nil }
 
+// Leaks returns nil.
+func Leaks() map[string]int { return nil }
+
 // Close returns nil.
 func (*Fabric) Close() error { return nil }
 

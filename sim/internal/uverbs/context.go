@@ -72,17 +72,22 @@ func (c *Context) ID() uint64 { return c.id }
 // Device is what was opened.
 func (c *Context) Device() *fabric.Device { return c.device }
 
-// Close ends all objects. The descriptor is closed by whoever closes it. It
-// takes the fabric's lock.
-func (c *Context) Close() {
+// Close ends all objects, and counts by kind those that the program should have
+// ended before. The descriptor is closed by whoever closes it. It takes the
+// fabric's lock.
+func (c *Context) Close() (leaks map[string]int) {
 	c.fabric.Lock()
 	defer c.fabric.Unlock()
 	interpose.RemoveFile(c.id)
+	if !c.device.Removed { // then nothing can be ended
+		leaks = c.objects.leaks()
+	}
 	c.endAll()
 	c.async.close()
 	for _, e := range c.channels {
 		e.close()
 	}
+	return leaks
 }
 
 // CloseEvents is told that the program closes an event file. It reports

@@ -195,6 +195,28 @@ func (c *Context) end(h uint32) {
 	c.objects.free = append(c.objects.free, h)
 }
 
+// leaks counts, by kind, the objects that a program should have ended.
+func (t *table) leaks() map[string]int {
+	n := make(map[string]int)
+	for _, o := range t.objects {
+		switch o.(type) {
+		case *pd:
+			n["PD"]++
+		case *mr:
+			n["MR"]++
+		case *ah:
+			n["AH"]++
+		case *cq:
+			n["CQ"]++
+		case *srq:
+			n["SRQ"]++
+		case *qp:
+			n["QP"]++
+		}
+	}
+	return n
+}
+
 // endAll destroys all objects, the users of others first.
 func (c *Context) endAll() {
 	for again := true; again; {

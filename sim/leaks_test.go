@@ -1,0 +1,70 @@
+//go:build linux && cgo
+
+package sim_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/goverbs/goverbs/sim"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+func TestLeaksCountWhatIsNotEnded(t *testing.T) {
+	newFabric(t, nil)
+	before := sim.Leaks()
+	ctx := openDevice(t, "sim_mlx5_0")
+	pd, err := ibverbs.AllocPD(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ibverbs.AllocPD(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := ibverbs.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+	if got := sim.Leaks(); got["device"] != before["device"]+1 || got["PD"] != before["PD"] {
+		t.Errorf("with a device open: %v, before it was %v", got, before)
+	}
+	if err := ibverbs.CloseDevice(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := sim.Leaks(); got["device"] != before["device"] || got["PD"] != before["PD"]+1 {
+		t.Errorf("got %v, before it was %v: want one PD more", got, before)
+	}
+}
+
+// disabled makes TestDisable do its work, which ends the emulation for good.
+const disabled = "SIM_TEST_DISABLE"
+
+func TestDisable(t *testing.T) {
+	if os.Getenv(disabled) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDisable$")
+		cmd.Env = append(os.Environ(), disabled+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := sim.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sim.New(nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("New: %v", err)
+	}
+	if path, set := os.LookupEnv("SYSFS_PATH"); set {
+		t.Errorf("SYSFS_PATH is still %s", path)
+	}
+	var count int32
+	list, err := ibverbs.GetDeviceList(&count)
+	if err != nil { // no library, or no RDMA in this kernel
+		return
+	}
+	defer ibverbs.FreeDeviceList(list)
+	if entries, _ := os.ReadDir("/sys/class/infiniband_verbs"); len(entries) == 0 && count != 0 {
+		t.Errorf("%d devices, and none in sysfs", count)
+	}
+}
