@@ -73,6 +73,7 @@ func TestReliableDatagrams(t *testing.T) {
 	a := openNode(t, "sim_efa_0").newSRDEnd(ops)
 	b := openNode(t, "sim_efa_1").newSRDEnd(ops)
 	ah, qpn := a.handleOf(b), ibverbs.QPNum(b.qp)
+	b.handleOf(a) // only peers that it knows may read
 	fill(a.buf, 1)
 	fill(b.buf, 2)
 	// More requests than a queue has places.

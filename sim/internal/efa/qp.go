@@ -257,5 +257,8 @@ func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 	q.RecvCQ.put(&e)
 }
 
+// Knows implements fabric.Acquainted.
+func (q *QP) Knows(g fabric.GID) bool { return q.Handles.of(g) != UnknownHandle }
+
 // ExecuteLocal implements fabric.Queues.
 func (*QP) ExecuteLocal(*fabric.Request) fabric.Status { return fabric.LocalQPOpError }

@@ -42,6 +42,7 @@ var statuses = map[fabric.Status]uint8{
 	fabric.RemoteInvalidRequest: statusRemoteLength,
 	fabric.RemoteOperationError: statusBadStatus,
 	fabric.BadResponseError:     statusBadStatus,
+	fabric.UnknownPeer:          statusUnknownPeer,
 	fabric.RetryExceeded:        statusUnreachable,
 }
 
@@ -57,7 +58,7 @@ func statusOf(st fabric.Status) uint8 {
 func answered(st fabric.Status) bool {
 	switch st {
 	case fabric.Success, fabric.RemoteAccessError, fabric.RemoteAborted, fabric.BadDestination, fabric.RNRRetryExceeded,
-		fabric.RemoteInvalidRequest, fabric.RemoteOperationError:
+		fabric.RemoteInvalidRequest, fabric.RemoteOperationError, fabric.UnknownPeer:
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -23,9 +24,14 @@ const (
 type outcome struct {
 	answer Answer
 	status Status
-	failed *QP       // this responder goes to ERR
-	event  EventType // and tells its owner, if not 0
-	timer  uint8     // of notReady: how long to wait
+	failed *QP           // this responder goes to ERR
+	event  EventType     // and tells its owner, if not 0
+	timer  uint8         // of notReady: how long to wait
+	delay  time.Duration // of later
+
+	// Of pending: what will be answered, and by which process.
+	message uint64
+	slot    uint32
 }
 
 func ended(st Status) outcome { return outcome{status: st} }
@@ -44,63 +50,52 @@ func (q *QP) run(requests int) (n int) {
 		return 0
 	case q.State == StateErr:
 		return q.flush()
-	case q.State != StateRTS, q.awaiting != 0:
-		return 0
 	}
 	f := q.Device.fabric
-	if q.until != 0 {
-		now := f.now()
-		if now < q.until {
-			f.wakeAt(q.until)
-			return 0
-		}
-		q.until = 0
-	}
+	now := f.now() // for all of the turn, so that a request is tried once in it
 	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS; {
-		if !q.headBusy && !q.Queues.NextSend(&q.head) {
+		t := q.next(now)
+		if t == nil {
 			break
 		}
-		q.headBusy = true
-		o := f.attempt(q)
-		q.head.Attempts++
-		if o.answer != answered && !q.persist(&o) {
-			break
+		o := f.attempt(q, t)
+		t.Attempts++
+		if o.answer != answered && !q.persist(t, &o) {
+			continue
 		}
-		bytes += q.head.Length
+		bytes += t.Length
 		n++
-		q.end(&o)
+		q.end(t, &o)
 	}
 	return n
 }
 
-// attempt executes the queue pair's request, unless a fault comes first.
-func (f *Fabric) attempt(q *QP) outcome {
+// attempt executes a request of the queue pair, unless a fault comes first.
+func (f *Fabric) attempt(q *QP, t *flight) outcome {
 	if f.Intercept == nil {
-		return f.execute(q, &q.head)
+		return f.execute(q, &t.Request)
 	}
-	switch v := f.Intercept(q, &q.head); v.Action {
+	switch v := f.Intercept(q, &t.Request); v.Action {
 	case ActionEnd:
-		q.head.Vendor = v.Vendor
+		t.Vendor = v.Vendor
 		return ended(v.Status)
 	case ActionDrop:
 		return outcome{answer: silence}
 	case ActionRNR:
 		return outcome{answer: notReady, timer: shortestRNR}
 	case ActionDelay:
-		q.until = f.now() + v.Delay
-		f.wakeAt(q.until)
-		return outcome{answer: later}
+		return outcome{answer: later, delay: v.Delay}
 	}
-	return f.execute(q, &q.head)
+	return f.execute(q, &t.Request)
 }
 
-// end completes the queue pair's request, and what follows from that.
-func (q *QP) end(o *outcome) {
-	q.headBusy, q.since, q.awaiting, q.rnrLeft = false, 0, 0, q.Attr.RNRRetry
+// end completes a request of the queue pair, and what follows from that.
+func (q *QP) end(t *flight, o *outcome) {
+	q.land(t)
 	if f := q.Device.fabric; f.Observe != nil {
-		f.Observe(q, &q.head, o.status)
+		f.Observe(q, &t.Request, o.status)
 	}
-	q.Queues.CompleteSend(&q.head, o.status)
+	q.Queues.CompleteSend(&t.Request, o.status)
 	if o.status != Success {
 		q.endBadly()
 	}
@@ -128,46 +123,44 @@ func (q *QP) endBadly() {
 		return // each request stands for itself
 	}
 	q.State = StateSQE
-	for q.Queues.NextSend(&q.head) {
-		q.Queues.CompleteSend(&q.head, FlushError)
-	}
+	q.flushSends()
 }
 
 // persist decides what to do about a request that was not answered. It
 // returns true if the request ends with o.status, false if it will be tried
 // again.
-func (q *QP) persist(o *outcome) bool {
+func (q *QP) persist(t *flight, o *outcome) bool {
 	f := q.Device.fabric
 	now := f.now()
 	switch o.answer {
 	case notReady:
 		if q.Attr.RNRRetry != 7 {
-			if q.rnrLeft == 0 {
+			if t.rnrLeft == 0 {
 				o.status = RNRRetryExceeded
 				return true
 			}
-			q.rnrLeft--
+			t.rnrLeft--
 		}
-		q.until = now + rnrDelay(o.timer)
+		t.until = now + rnrDelay(o.timer)
 	case silence:
-		if q.since == 0 {
-			q.since = now
+		if t.since == 0 {
+			t.since = now
 		}
-		if q.Attr.Timeout != 0 && now-q.since >= f.Patience {
+		if (q.Attr.Timeout != 0 || q.Type == SRD) && now-t.since >= f.Patience {
 			o.status = RetryExceeded
 			return true
 		}
-		q.until = now + retryInterval
+		t.until = now + retryInterval
 	case dead:
 		o.status = RetryExceeded
-		if q.Type == SRD {
-			o.status = BadDestination
-		}
 		return true
-	case later, pending:
+	case later:
+		t.until = now + o.delay
+	case pending:
+		t.awaiting, t.awaitingSlot = o.message, o.slot
 		return false
 	}
-	f.wakeAt(q.until)
+	f.wakeAt(t.until)
 	return false
 }
 
@@ -275,14 +268,24 @@ func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Request) outcome {
 	peer := d.QP(number)
 	switch {
-	case peer == nil || peer.Type != from.Type || peer.State == StateErr:
-		return outcome{answer: dead}
-	case peer.State < StateRTR || !p.Up || d.Removed:
+	case d.Removed || !p.Up:
 		return outcome{answer: silence}
-	case peer.port() != p || !peer.accepts(from, r):
-		return outcome{answer: dead}
+	case peer == nil || peer.Type != from.Type || peer.State == StateErr:
+		return astray(from)
+	case peer.State < StateRTR && from.Type != SRD: // who connects comes soon
+		return outcome{answer: silence}
+	case peer.State < StateRTR || peer.port() != p || !peer.accepts(from, r):
+		return astray(from)
 	}
 	return f.respond(peer, from, r)
+}
+
+// astray is the end of a request that found nobody. SRD says so.
+func astray(from *Origin) outcome {
+	if from.Type == SRD {
+		return ended(BadDestination)
+	}
+	return outcome{answer: dead}
 }
 
 // accepts reports whether a request that reached the queue pair is for it: it
@@ -322,6 +325,9 @@ func nak(p *QP, st Status, event EventType) outcome {
 
 // respond executes a request at p. The requester's memory is in f.local.
 func (f *Fabric) respond(p *QP, from *Origin, r *Request) outcome {
+	if a, ok := p.Queues.(Acquainted); ok && r.Op != OpSend && !a.Knows(from.From.GID) {
+		return ended(UnknownPeer)
+	}
 	switch {
 	case r.Op == OpSend:
 		return f.receive(p, from, r)
@@ -383,9 +389,13 @@ func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 }
 
 // invalidate ends the responder's key that a send names.
-func (q *QP) invalidate(*Request) (outcome, bool) {
-	// Only memory windows and fast registrations can be invalidated from afar.
-	return nak(q, RemoteOperationError, EventQPAccessError), false
+func (q *QP) invalidate(r *Request) (outcome, bool) {
+	m := q.Device.MR(binary.BigEndian.Uint32(r.Imm[:]))
+	if m == nil || m.Free || !m.MayInvalidate || m.PD != q.PD {
+		return nak(q, RemoteOperationError, EventQPAccessError), false
+	}
+	m.Free = true
+	return outcome{}, true
 }
 
 // placeGRH writes the header of a datagram and returns the room behind it.

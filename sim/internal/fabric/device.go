@@ -126,7 +126,6 @@ func (d *Device) AddQP(q *QP) error {
 		}
 	}
 	q.Device, q.Attr = d, q.initial()
-	q.rnrLeft = q.Attr.RNRRetry
 	d.qps[q.Num] = q
 	d.fabric.qps = append(d.fabric.qps, q)
 	return nil

@@ -22,6 +22,10 @@ type Fabric struct {
 	Intercept func(*QP, *Request) Verdict
 	Observe   func(*QP, *Request, Status)
 
+	// Reorder, if set, chooses one of n: which request of a queue pair without
+	// order goes next, and how much later than it might.
+	Reorder func(n int) int
+
 	// Slot tells this process from others on the same network, to which Link
 	// leads. Without others both are zero.
 	Slot uint32

@@ -1,9 +1,6 @@
 package fabric
 
-import (
-	"syscall"
-	"time"
-)
+import "syscall"
 
 // EventType is an asynchronous event (enum ibv_event_type).
 type EventType uint32
@@ -70,15 +67,9 @@ type QP struct {
 		port   *Port
 	}
 
-	// The request in progress: one at a time, in order.
-	head         Request
-	headBusy     bool
-	recv         Receive
-	rnrLeft      uint8
-	awaitingSlot uint32        // of the process
-	awaiting     uint64        // the request that another process has to answer; 0 if none
-	since        time.Duration // when an answer was first missed; 0 if none is
-	until        time.Duration // not to be tried again before
+	flights []*flight // in the order of posting
+	landed  []*flight // to use again
+	recv    Receive
 }
 
 // Modify changes the attributes that mask names, and perhaps the state. next
@@ -163,7 +154,7 @@ func (q *QP) apply(a *Attr, mask Mask) {
 	set(MaskSQPSN, func() { c.SQPSN = a.SQPSN & 0xffffff })
 	set(MaskTimeout, func() { c.Timeout = a.Timeout })
 	set(MaskRetryCount, func() { c.RetryCount = a.RetryCount })
-	set(MaskRNRRetry, func() { c.RNRRetry, q.rnrLeft = a.RNRRetry, a.RNRRetry })
+	set(MaskRNRRetry, func() { c.RNRRetry = a.RNRRetry })
 	set(MaskMinRNRTimer, func() { c.MinRNRTimer = a.MinRNRTimer })
 	set(MaskMaxRdAtomic, func() { c.MaxRdAtomic = a.MaxRdAtomic })
 	set(MaskMaxDestRdAtomic, func() { c.MaxDestRdAtomic = a.MaxDestRdAtomic })
@@ -177,7 +168,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.route.port, q.headBusy, q.awaiting, q.since, q.until, q.Attr = nil, false, 0, 0, 0, q.initial()
+		q.route.port, q.flights, q.Attr = nil, nil, q.initial()
 	}
 	q.State = s
 	if s == StateSQD && from == StateRTS {
@@ -211,15 +202,7 @@ func (q *QP) Fail() {
 // flush ends what is posted on a queue pair in ERR. It returns how many
 // requests that were.
 func (q *QP) flush() (n int) {
-	if q.headBusy {
-		q.headBusy, q.awaiting = false, 0
-		q.Queues.CompleteSend(&q.head, FlushError)
-		n++
-	}
-	for q.Queues.NextSend(&q.head) {
-		q.Queues.CompleteSend(&q.head, FlushError)
-		n++
-	}
+	n = q.flushSends()
 	if q.HasSRQ {
 		return n
 	}

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
@@ -80,11 +81,8 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 	m.ID = f.lastID
 	m.AnswerTo = f.Slot
 	slot := number >> q.Device.SlotShift
-	if q.Type.reliable() {
-		q.awaiting, q.awaitingSlot = m.ID, slot
-	}
 	f.Link.Send(slot, m)
-	return outcome{answer: pending}
+	return outcome{answer: pending, message: m.ID, slot: slot}
 }
 
 // Deliver takes a message from another process. It takes the lock itself.
@@ -136,22 +134,27 @@ func Refuse(l Link, m *Message) {
 
 // answered goes on with the request that waits for an answer.
 func (f *Fabric) answered(q *QP, m *Message) {
-	if q == nil || q.awaiting != m.ID {
+	if q == nil {
 		return
 	}
-	q.awaiting = 0
+	i := slices.IndexFunc(q.flights, func(t *flight) bool { return t.awaiting == m.ID })
+	if i < 0 {
+		return
+	}
+	t := q.flights[i]
+	t.awaiting = 0
 	o := outcome{answer: m.Answer, status: m.Status, timer: m.Timer}
 	if len(m.Payload) > 0 && o.answer == answered {
 		var ok bool
-		if f.local, ok = q.Device.translateList(f.local[:0], q.PD, q.head.SGL, LocalWrite); !ok {
+		if f.local, ok = q.Device.translateList(f.local[:0], q.PD, t.SGL, LocalWrite); !ok {
 			o.status = LocalProtectionError
 		} else if _, err := dma.Copy(f.local, spanOf(nil, m.Payload)); err != nil {
 			o.status = LocalProtectionError
 		}
 	}
 	runtime.KeepAlive(m)
-	if o.answer == answered || q.persist(&o) {
-		q.end(&o)
+	if o.answer == answered || q.persist(t, &o) {
+		q.end(t, &o)
 	}
 }
 
@@ -160,8 +163,10 @@ func (f *Fabric) Lost(slot uint32) {
 	f.Lock()
 	defer f.Unlock()
 	for _, q := range f.qps {
-		if q.awaiting != 0 && q.awaitingSlot == slot {
-			q.end(&outcome{status: RetryExceeded})
+		for _, t := range slices.Clone(q.flights) {
+			if t.awaiting != 0 && t.awaitingSlot == slot {
+				q.end(t, &outcome{status: RetryExceeded})
+			}
 		}
 	}
 	f.Kick()
@@ -171,5 +176,6 @@ func (f *Fabric) Lost(slot uint32) {
 // another program may have mistaken the format.
 func (h *Header) Valid() bool {
 	known := h.Op == OpSend || h.Op == OpWrite || h.Op == OpRead || h.Op.isAtomic()
-	return (h.IsAnswer || known) && h.Answer <= dead && h.Status <= RemoteAborted && (!h.Op.isAtomic() || h.Length == 8)
+	status := h.Status <= RemoteAborted || h.Status == BadDestination || h.Status == UnknownPeer
+	return (h.IsAnswer || known) && h.Answer <= dead && status && (!h.Op.isAtomic() || h.Length == 8)
 }

@@ -105,6 +105,10 @@ type Queues interface {
 	RecvPending() bool
 }
 
+// Acquainted are queues that let only peers read and write whose address the
+// program has made known to its device.
+type Acquainted interface{ Knows(GID) bool }
+
 // Status is how a request ends (enum ibv_wc_status).
 type Status uint8
 
@@ -125,8 +129,9 @@ const (
 	RNRRetryExceeded     Status = 13
 	RemoteAborted        Status = 16
 
-	// What SRD tells apart from RetryExceeded, beyond verbs' numbers.
+	// What SRD tells apart, beyond verbs' numbers.
 	BadDestination Status = 0x80 // no such queue pair
+	UnknownPeer    Status = 0x81 // the other side has no address handle for this one
 )
 
 // total sums the lengths of pieces.
