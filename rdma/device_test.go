@@ -3,8 +3,10 @@ package rdma_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,9 +108,19 @@ func TestRealGIDTableAgreesWithSysfs(t *testing.T) {
 	for _, name := range rdmatest.Devices(t, 1) {
 		info := openDevice(t, name, nil).Info()
 		for _, p := range info.Ports {
-			want, err := rdma.SysfsGIDs(filepath.Join("/sys/class/infiniband", name), p.Number, p.LinkLayer)
+			// By this variable libibverbs, too, looks elsewhere than in /sys.
+			sys := "/sys"
+			if path := os.Getenv("SYSFS_PATH"); path != "" {
+				sys = path
+			}
+			want, err := rdma.SysfsGIDs(filepath.Join(sys, "class/infiniband", name), p.Number, p.LinkLayer)
 			if err != nil {
 				t.Fatal(err)
+			}
+			for i := range want { // verbs can't name interfaces that are not in this network namespace
+				if _, err := net.InterfaceByName(want[i].NetDev); err != nil {
+					want[i].NetDev = ""
+				}
 			}
 			if diff := cmp.Diff(want, p.GIDs); diff != "" {
 				t.Errorf("%s port %d (-sysfs +verbs):\n%s", name, p.Number, diff)
@@ -117,23 +129,23 @@ func TestRealGIDTableAgreesWithSysfs(t *testing.T) {
 	}
 }
 
-// Global IPv6 addresses of Soft-RoCE lead nowhere: Linux routes packets
-// between addresses of one host through its local table.
-func TestDefaultGIDOfSoftRoCEIsItsIPv4Address(t *testing.T) {
-	for _, name := range rdmatest.Devices(t, 1) {
-		if !strings.HasPrefix(name, "rxe") {
-			continue
-		}
-		d := openDevice(t, name, nil)
-		info := d.Info()
-		p, err := info.Port(1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := p.SelectGID(d.Config().GID)
-		if err != nil || e.Type != rdma.GIDTypeRoCEv2 || !e.GID.IsIPv4() || e.GID.Scope() != rdma.GIDScopeGlobal {
-			t.Errorf("%s: %v, %v", name, e, err)
-		}
+// Global IPv6 addresses of Soft-RoCE lead nowhere: Linux routes packets between
+// addresses of one host through its local table.
+func TestDefaultGIDIsAnIPv4AddressIfThereIsOne(t *testing.T) {
+	d := openDevice(t, rdmatest.Devices(t, 1)[0], nil)
+	info := d.Info()
+	p, err := info.Port(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routable := func(e rdma.GIDEntry) bool {
+		return e.Type == rdma.GIDTypeRoCEv2 && e.GID.IsIPv4() && e.GID.Scope() == rdma.GIDScopeGlobal
+	}
+	if !slices.ContainsFunc(p.GIDs, routable) {
+		rdmatest.Skip(t, "needs a port with an IPv4 address")
+	}
+	if e, err := p.SelectGID(d.Config().GID); err != nil || !routable(e) {
+		t.Errorf("%v, %v", e, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/backends/verbs"
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	_ "github.com/goverbs/goverbs/internal/rdmatest/testdevices"
 	"github.com/goverbs/goverbs/rdma"
 )
 

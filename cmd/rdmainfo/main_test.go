@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	_ "github.com/goverbs/goverbs/internal/rdmatest/testdevices"
 	"github.com/goverbs/goverbs/rdma"
 )
 

@@ -25,6 +25,7 @@ const (
 // immediate data is the number of the chunk.
 type link struct {
 	dev    *rdma.Device
+	dom    *rdma.Domain
 	window *rdma.Memory
 	qp     *rdma.QP
 	ctl    *control
@@ -45,17 +46,16 @@ func newLink(ctx context.Context, device string, access rdma.Access, conn net.Co
 	if l.dev, err = openDevice(device); err != nil {
 		return nil, err
 	}
-	dom, err := l.dev.Domain("filecopy")
-	if err != nil {
+	if l.dom, err = l.dev.Domain("filecopy"); err != nil {
 		return nil, err
 	}
-	if l.window, err = dom.Alloc(windowSize, &rdma.MemoryConfig{Access: access}); err != nil {
+	if l.window, err = l.dom.Alloc(windowSize, &rdma.MemoryConfig{Access: access}); err != nil {
 		return nil, err
 	}
 	if l.empty, err = l.window.Slice(0, 0); err != nil {
 		return nil, err
 	}
-	if l.qp, err = dom.CreateQP(nil); err != nil {
+	if l.qp, err = l.dom.CreateQP(nil); err != nil {
 		return nil, err
 	}
 	for range 2 * slots {
@@ -97,6 +97,9 @@ func (l *link) close() {
 	if l.window != nil {
 		l.window.Close()
 	}
+	if l.dom != nil {
+		l.dom.Close()
+	}
 	if l.dev != nil {
 		l.dev.Close()
 	}
@@ -116,13 +119,27 @@ func (l *link) untilGone(parent context.Context) (context.Context, func(*error))
 	return ctx, func(err *error) {
 		if errors.Is(*err, context.Canceled) {
 			*err = context.Cause(ctx)
-			var last verdict
-			if errors.Is(*err, errPeerGone) && l.ctl.receive(&last) == nil && last.Error != "" {
-				*err = last.failure()
-			}
+		}
+		if unanswered(*err) {
+			*err = fmt.Errorf("%w: %w", errPeerGone, *err)
+		}
+		var last verdict
+		if errors.Is(*err, errPeerGone) && l.ctl.receive(&last) == nil && last.Error != "" {
+			*err = last.failure()
 		}
 		cancel(nil)
 	}
+}
+
+// unanswered reports whether an operation failed as the peer does not answer.
+// The device may notice that before the control connection ends.
+func unanswered(err error) bool {
+	for failure := (*rdma.CompletionError)(nil); errors.As(err, &failure); err = failure.Cause {
+		if failure.Status == rdma.WCRetryExcErr {
+			return true
+		}
+	}
+	return false
 }
 
 // slot returns the window's slot for a chunk of n bytes.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	_ "github.com/goverbs/goverbs/internal/rdmatest/testdevices"
 )
 
 // The test binary is the program too.

@@ -35,6 +35,7 @@ func hello(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer dom.Close()
 
 	src, err := dom.Alloc(4096, nil)
 	if err != nil {

@@ -9,21 +9,66 @@ import (
 	"testing"
 )
 
-// Devices returns the names of n devices to test on: those that
-// RDMA_TEST_DEVICE names, else the first, in order of name, with an ACTIVE
-// port and a GID. With fewer than n there, the test is skipped.
+// Devices returns the names of n devices to test on: the host's as
+// [HostDevices] has them, else emulated ones if the package imports
+// testdevices. With fewer than n there, the test is skipped.
 //
 // It reads sysfs and not this module, so that every package can use it.
 func Devices(tb testing.TB, n int) []string {
 	tb.Helper()
-	names := splitList(os.Getenv("RDMA_TEST_DEVICE"))
+	names := HostDevices()
 	if len(names) == 0 {
-		names = usableDevices("/sys/class/infiniband")
+		var err error
+		if names, err = emulation.devices(); err != nil {
+			Skip(tb, "no device can be emulated: "+err.Error())
+		}
 	}
 	if len(names) < n {
 		Skip(tb, fmt.Sprintf("needs RDMA devices with an active port: %d (make test-rxe has two)", n))
 	}
 	return names[:n]
+}
+
+// HostDevices returns the devices of this machine that tests may use: those
+// that RDMA_TEST_DEVICE names, else all, in order of name, with an ACTIVE port
+// and a GID; none if RDMA_TEST_DEVICE is "sim".
+func HostDevices() []string {
+	names := splitList(os.Getenv("RDMA_TEST_DEVICE"))
+	switch {
+	case slices.Equal(names, []string{"sim"}):
+		return nil
+	case len(names) > 0:
+		return names
+	}
+	return usableDevices("/sys/class/infiniband")
+}
+
+// emulation is where devices come from if the host has none: by default,
+// nowhere.
+var emulation = struct {
+	on      bool
+	devices func() ([]string, error)
+	leaks   func() map[string]int
+}{
+	devices: func() ([]string, error) { return nil, nil },
+	leaks:   func() map[string]int { return nil },
+}
+
+// Emulate makes Devices use those that the first function returns where the
+// host has none, and Main look at what the second one has counted. Package
+// testdevices calls it.
+func Emulate(devices func() ([]string, error), leaks func() map[string]int) {
+	emulation.on, emulation.devices, emulation.leaks = true, devices, leaks
+}
+
+// Emulated skips the test where devices are not emulated: what it does to them
+// can't be done to others.
+func Emulated(tb testing.TB) {
+	tb.Helper()
+	if !emulation.on {
+		skip(tb, "needs emulated devices (make test, on a machine without others or with RDMA_TEST_DEVICE=sim)")
+	}
+	Devices(tb, 1)
 }
 
 func splitList(s string) []string {

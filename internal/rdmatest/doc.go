@@ -5,9 +5,11 @@
 //
 //	func TestMain(m *testing.M) { rdmatest.Main(m) }
 //
+// and imports testdevices, by which emulated devices stand in for missing ones.
+//
 // Environment variables steer it:
 //
-//	RDMA_TEST_DEVICE   names of the devices to use, separated by commas
+//	RDMA_TEST_DEVICE   names of the devices to use, separated by commas; "sim" for emulated ones
 //	RDMA_TEST_SKIPLOG  a file that gets the reason of each skip, a line each
 //	RDMA_TEST_REQUIRE  1 turns every Skip into a failure: the run was promised a device
 //	RDMADEBUG          leak=2 records where each object was created

@@ -13,8 +13,8 @@ import (
 
 // Main runs a package's tests and exits. The package fails if something that
 // owns a C resource was leaked or is still open at the end; each such thing is
-// printed with the place where it was created. Main also prints what was
-// skipped and why.
+// printed with the place where it was created. So it does if an emulated device
+// was left something. Main also prints what was skipped and why.
 func Main(m *testing.M) {
 	if os.Getenv("RDMADEBUG") == "" {
 		os.Setenv("RDMADEBUG", "leak=2") // before the first handle reads it
@@ -23,6 +23,10 @@ func Main(m *testing.M) {
 	reportSkips(os.Stderr)
 	if left := settle(); len(left) > 0 {
 		reportLeft(os.Stderr, left)
+		code = max(code, 1)
+	}
+	if left := emulation.leaks(); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "rdmatest: emulated devices were left %v at the end of the tests\n", left)
 		code = max(code, 1)
 	}
 	os.Exit(code)

@@ -8,6 +8,7 @@ import (
 
 	_ "github.com/goverbs/goverbs/backends/verbs"
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	_ "github.com/goverbs/goverbs/internal/rdmatest/testdevices"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/rdma/raw"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
