@@ -46,9 +46,12 @@ type MR struct {
 	Len    uint64
 	Addr   dma.Addr // where that byte is
 
-	// An indirect region is made of pieces of others instead.
-	Indirect bool
-	Pieces   []SGE
+	// An indirect region is made of pieces of others instead. While it is free
+	// nothing can use it; a peer may be allowed to make it so.
+	Indirect      bool
+	Pieces        []SGE
+	Free          bool
+	MayInvalidate bool
 }
 
 // maxDepth is how far indirect regions may lead to others.
@@ -126,7 +129,7 @@ func (d *Device) MR(key uint32) *MR {
 // the region belongs to pd, covers it and permits need.
 func (d *Device) translate(spans []dma.Span, pd *PD, key uint32, addr, n uint64, need Access, depth int) ([]dma.Span, bool) {
 	m := d.MR(key)
-	if m == nil || m.PD != pd || m.Access&need != need {
+	if m == nil || m.Free || m.PD != pd || m.Access&need != need {
 		return spans, false
 	}
 	off := addr - m.IOVA
@@ -180,4 +183,17 @@ func (d *Device) translateList(spans []dma.Span, pd *PD, sgl []SGE, need Access)
 		}
 	}
 	return spans, true
+}
+
+// Peek returns a copy of local memory that a request names.
+func (d *Device) Peek(pd *PD, key uint32, addr, n uint64) ([]byte, bool) {
+	spans, ok := d.translate(nil, pd, key, addr, n, 0, 0)
+	if !ok {
+		return nil, false
+	}
+	b := make([]byte, n)
+	if _, err := dma.Copy(spanOf(nil, b), spans); err != nil {
+		return nil, false
+	}
+	return b, true
 }
