@@ -127,12 +127,7 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 // decode reads what follows the control segment of an element.
 func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 	be := binary.BigEndian
-	wqe := at.Bytes(min(size, q.untilWrap(at)))
-	if len(wqe) < size {
-		copy(q.scratch[:], wqe)
-		copy(q.scratch[len(wqe):], q.sq.Bytes(size-len(wqe)))
-		wqe = q.scratch[:size]
-	}
+	wqe := q.element(at, size)
 	pos := segment
 	take := func(n int) []byte {
 		if pos+n > size {
@@ -208,6 +203,17 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 	}
 }
 
+// element returns the bytes of an element, which may go on at the ring's begin.
+func (q *QP) element(at dma.Addr, size int) []byte {
+	wqe := at.Bytes(min(size, q.untilWrap(at)))
+	if len(wqe) < size {
+		copy(q.scratch[:], wqe)
+		copy(q.scratch[len(wqe):], q.sq.Bytes(size-len(wqe)))
+		wqe = q.scratch[:size]
+	}
+	return wqe
+}
+
 // segmentLen is the length that a data segment's byte count stands for: zero
 // is 2 GiB.
 func segmentLen(n uint32) uint64 {
@@ -259,11 +265,6 @@ func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
 	if port.LinkLayer == fabric.LinkEthernet {
 		r.To.LID = 0 // the field holds a UDP port there
 	}
-}
-
-// ExecuteLocal implements fabric.Queues.
-func (q *QP) ExecuteLocal(r *fabric.Request) fabric.Status {
-	return fabric.LocalQPOpError
 }
 
 // CompleteSend implements fabric.Queues.

@@ -156,6 +156,16 @@ const (
 	AttrMlx5UARPageID     = driverNamespace + 4
 )
 
+// Raw commands to mlx5's firmware that make and end an object.
+const (
+	MethodMlx5DEVXCreate  = driverNamespace
+	MethodMlx5DEVXDestroy = driverNamespace + 1
+
+	AttrMlx5DEVXHandle = driverNamespace
+	AttrMlx5DEVXIn     = driverNamespace + 1
+	AttrMlx5DEVXOut    = driverNamespace + 2
+)
+
 // Commands that were once written to the device and now travel in
 // MethodInvokeWrite (enum ib_uverbs_write_cmds).
 const (

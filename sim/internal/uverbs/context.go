@@ -221,8 +221,10 @@ func init() {
 		write(uapi.CmdQueryQP):                     {"query_qp", (*Context).queryQP, nil},
 		{uapi.ObjectQP, uapi.MethodDestroy, 0}:     {"destroy_qp", (*Context).destroyQP, nil},
 
-		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARAlloc, 0}:   {"alloc_uar", (*Context).allocUAR, nil},
-		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARDestroy, 0}: {"free_uar", (*Context).freeUAR, nil},
+		{uapi.ObjectMlx5DEVXObj, uapi.MethodMlx5DEVXCreate, 0}:  {"devx_create", (*Context).createDEVX, nil},
+		{uapi.ObjectMlx5DEVXObj, uapi.MethodMlx5DEVXDestroy, 0}: {"devx_destroy", (*Context).destroyDEVX, nil},
+		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARAlloc, 0}:        {"alloc_uar", (*Context).allocUAR, nil},
+		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARDestroy, 0}:      {"free_uar", (*Context).freeUAR, nil},
 	}
 }
 

@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"encoding/binary"
 	"syscall"
 	"unsafe"
 
@@ -137,5 +138,48 @@ func (c *Context) allocUAR(r *uapi.Request) error {
 func (c *Context) freeUAR(r *uapi.Request) error {
 	h, _ := r.Handle(uapi.AttrMlx5UARHandle)
 	_, err := take[*uar](c, h)
+	return err
+}
+
+// createDEVX passes a command to the firmware. The only one that it knows makes
+// an indirect memory key.
+func (c *Context) createDEVX(r *uapi.Request) error {
+	if c.identity.Driver != (Mlx5{}) {
+		return syscall.EPROTONOSUPPORT
+	}
+	in := uapi.In[uapi.Mlx5CreateMKey](r, uapi.AttrMlx5DEVXIn)
+	be := binary.BigEndian
+	if be.Uint16(in.Opcode[:]) != uapi.Mlx5OpCreateMKey {
+		return syscall.EOPNOTSUPP
+	}
+	p, err := c.pdOf(be.Uint32(in.FlagsPD[:]) & 0xffffff)
+	if err != nil {
+		return err
+	}
+	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Key: uint32(in.KeyByte[3]), Indirect: true, IOVA: be.Uint64(in.Start[:]), Len: be.Uint64(in.Len[:]),
+		Free: in.Flags[0]&uapi.Mlx5MKeyFree != 0, MayInvalidate: in.FlagsPD[0]&uapi.Mlx5MKeyRInval != 0}}
+	if err := c.device.AddMR(m.MR, true); err != nil {
+		return err
+	}
+	var out uapi.Mlx5CreateMKeyOut
+	be.PutUint32(out.MKeyIndex[:], m.Key>>8)
+	uapi.Out(r, uapi.AttrMlx5DEVXOut, out)
+	r.SetHandle(uapi.AttrMlx5DEVXHandle, c.objects.add(m))
+	return nil
+}
+
+// pdOf returns the protection domain that the device has by that number.
+func (c *Context) pdOf(number uint32) (*pd, error) {
+	for _, o := range c.objects.objects {
+		if p, ok := o.(*pd); ok && p.Num == number {
+			return p, nil
+		}
+	}
+	return nil, syscall.EINVAL
+}
+
+func (c *Context) destroyDEVX(r *uapi.Request) error {
+	h, _ := r.Handle(uapi.AttrMlx5DEVXHandle)
+	_, err := take[*mr](c, h)
 	return err
 }
