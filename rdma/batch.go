@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 )
 
 // Batch collects send requests of a queue pair and posts them in one call.
@@ -192,6 +193,8 @@ func (q *queuePair) postWait(ctx context.Context, wq *workQueue, post func() (in
 		select {
 		case <-freed:
 		case <-q.h.Closed():
+		case <-wq.cq.h.Closed(): // nobody will make room
+			return total, wq.cq.error(os.ErrClosed)
 		case <-q.broken:
 			return total, q.reason
 		case <-ctx.Done():

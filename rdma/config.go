@@ -91,6 +91,10 @@ type limits struct {
 	mtuReason string
 }
 
+// maxMessage is the most bytes that one message can have: InfiniBand
+// specification, volume 1, C9-2.
+const maxMessage = 1 << 31
+
 func limitsOf(info *DeviceInfo, port *PortInfo) limits {
 	l := limits{
 		device:   info.Name,
@@ -107,8 +111,8 @@ func limitsOf(info *DeviceInfo, port *PortInfo) limits {
 			RNRRetry:           7,
 			Timeout:            timeout(31),
 			MinRNRTimer:        rnrTimer(0),
-			MaxReadDepth:       info.MaxQPInitiatorReads,
-			MaxReadDepthTarget: info.MaxQPReads,
+			MaxReadDepth:       min(info.MaxQPInitiatorReads, maxReadDepth),
+			MaxReadDepthTarget: min(info.MaxQPReads, maxReadDepth),
 			PKeyIndex:          max(port.PKeyTableLen-1, 0),
 			TrafficClass:       math.MaxUint8,
 			FlowLabel:          1<<20 - 1,
@@ -118,6 +122,9 @@ func limitsOf(info *DeviceInfo, port *PortInfo) limits {
 			MaxMessage:         port.MaxMessage,
 		},
 		mtuReason: "the largest there is",
+	}
+	if l.MaxMessage <= 0 { // the port does not tell
+		l.MaxMessage = maxMessage
 	}
 	switch {
 	case port.State == PortActive && port.ActiveMTU != 0:

@@ -199,3 +199,20 @@ func TestHopLimitIs64ByDefault(t *testing.T) {
 		}
 	}
 }
+
+func TestConfigOfDevicesThatTellTooMuchOrTooLittle(t *testing.T) {
+	info := bigDevice()
+	info.MaxQPReads, info.MaxQPInitiatorReads = 1024, 1024 // the wire form of an endpoint and the verbs have a byte
+	for i := range info.Ports {
+		info.Ports[i].MaxMessage = 0
+	}
+	cfg, err := deviceConfig(noDefaults, info, &Config{MaxReadDepth: 255, MaxReadDepthTarget: 255})
+	if err != nil || cfg.MaxMessage != 1<<31 {
+		t.Errorf("messages of up to %d bytes, %v; want 2 GiB", cfg.MaxMessage, err)
+	}
+	for _, user := range []Config{{MaxReadDepth: 256}, {MaxReadDepthTarget: 256}} {
+		if _, err := deviceConfig(noDefaults, info, &user); err == nil || !strings.Contains(err.Error(), "allowed is 0 to 255") {
+			t.Errorf("a depth of 256 gave %v", err)
+		}
+	}
+}

@@ -50,6 +50,9 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 	if err != nil {
 		return opError("modify_qp", q.device, err)
 	}
+	if err := peer.validate(); err != nil { // it may not have come from a decoder
+		return err
+	}
 	now, err := q.query()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,7 +87,11 @@ func (cq *CQ) Depth() int { return cq.c.depth }
 // Implements:
 //
 //	int ibv_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
-func (cq *CQ) Poll(wcs []WC) (int, error) { return cq.c.poll(wcs, false) }
+func (cq *CQ) Poll(wcs []WC) (int, error) {
+	n, err := cq.c.poll(wcs, false)
+	runtime.KeepAlive(cq) // else the guard could close it under us
+	return n, err
+}
 
 // Wait is Poll that waits for the first completion. It returns an error that
 // wraps ctx.Err() when ctx ends before one came, and os.ErrClosed when the queue
@@ -94,6 +99,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) { return cq.c.poll(wcs, false) }
 //
 // Waiting parks the goroutine, not a thread.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	defer runtime.KeepAlive(cq)
 	if len(wcs) == 0 {
 		return 0, cq.c.error(errors.New("no room for a completion"))
 	}
@@ -140,7 +146,11 @@ func (cq *CQ) Spin(wcs []WC, limit time.Duration) (int, error) {
 // Implements:
 //
 //	int ibv_destroy_cq(struct ibv_cq *cq);
-func (cq *CQ) Close() error { return opError("destroy_cq", cq.c.device, cq.c.h.Close()) }
+func (cq *CQ) Close() error {
+	err := cq.c.h.Close()
+	runtime.KeepAlive(cq)
+	return opError("destroy_cq", cq.c.device, err)
+}
 
 // completionQueue is the inner side of a CQ, which the dispatcher and queue
 // pairs hold.

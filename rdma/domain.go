@@ -231,7 +231,7 @@ func (d *Domain) register(op string, r backend.Region, cfg *MemoryConfig, obtain
 	}
 	reg, err := d.registerRegion(&r, cfg)
 	if err != nil {
-		err = opError(op, d.dev.id.name, err)
+		err = opError(op, d.dev.id.name, fmt.Errorf("%d bytes with access %s: %w", r.Length, r.Access, err))
 		if unmap != nil {
 			err = errors.Join(err, unmap())
 		}

@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -49,7 +50,7 @@ func (e *Error) Error() string {
 	if e.Err == os.ErrClosed { // whose text speaks of files
 		b.WriteString("already closed")
 	} else {
-		b.WriteString(e.Err.Error())
+		fmt.Fprint(&b, e.Err) // nil in an Error that is not of this package
 	}
 	if e.Hint != "" {
 		b.WriteString(" (" + e.Hint + ")")
@@ -90,7 +91,7 @@ func hint(op string, err error) string {
 	case errno == syscall.EFAULT && registers:
 		return "the range is not mapped, or it is memory of a GPU, for which the driver needs a DMA-buf or the kernel module nvidia_peermem"
 	case errno == syscall.EINVAL && registers:
-		return "remote write and remote atomic access need local write access, and the range must not be empty"
+		return "the device may not support one of the access rights"
 	case (errno == syscall.EACCES || errno == syscall.EPERM) && op == "open_device":
 		return "no access to the device's file below /dev/infiniband; it may belong to a group this user is not in, or be hidden by the container"
 	case errno == syscall.ENOENT && op == "open_device":

@@ -87,7 +87,7 @@ func TestErrorHintsAtTheUsualCause(t *testing.T) {
 		hint string
 	}{
 		{"reg_mr", syscall.EFAULT, "nvidia_peermem"},
-		{"reg_mr", syscall.EINVAL, "local write"},
+		{"reg_mr", syscall.EINVAL, "access rights"},
 		{"open_device", syscall.EACCES, "/dev/infiniband"},
 		{"open_device", syscall.EPERM, "/dev/infiniband"},
 		{"open_device", syscall.ENOENT, "--device"},

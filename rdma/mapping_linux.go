@@ -32,6 +32,7 @@ func mapMemory(device string, n uint64, cfg *MemoryConfig) (mapping, error) {
 	size := uintptr((n + page - 1) / page * page)
 	addr, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
+		err = fmt.Errorf("%d bytes: %w", size, err)
 		if cfg.HugePageSize != 0 && errors.Is(err, unix.ENOMEM) {
 			err = fmt.Errorf("%w: the system has no %d free pages of %d bytes (see /sys/kernel/mm/hugepages)", err, uint64(size)/page, page)
 		}

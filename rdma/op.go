@@ -87,10 +87,14 @@ func (o *operation) finish(wc *WC) {
 	}
 }
 
-// start returns an operation of that many parts.
-func (qp *QP) start(code Opcode, parts int64) (*Op, error) {
+// start returns an operation of that many parts, unless ctx has ended.
+func (qp *QP) start(ctx context.Context, code Opcode, parts int64) (*Op, error) {
+	err := ctx.Err()
 	if qp.q.private == nil {
-		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, qp.q.device, qp.q.num, errNotDriven)
+		err = errNotDriven
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, qp.q.device, qp.q.num, err)
 	}
 	o := &operation{code: code, done: make(chan struct{})}
 	o.left.Store(parts)
@@ -102,6 +106,8 @@ var errNotDriven = errors.New("completions of this queue pair go to the caller's
 // StartWrite begins to write view into the beginning of remote, which is at
 // least as large. It waits for room in the send queue until ctx ends; if that
 // happens midway, the part that was begun goes on and the error says so.
+//
+// Nothing is begun if it has ended before.
 //
 // Any size is possible: what is more than Config.MaxMessage is split. So are
 // StartRead and StartWriteImm.
@@ -160,7 +166,7 @@ func (qp *QP) SendImm(ctx context.Context, view View, imm uint32) error {
 // StartRecv posts a receive into view, for one message or write with
 // immediate data. Op.Result tells what came.
 func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
-	op, err := qp.start(OpRecv, 1)
+	op, err := qp.start(ctx, OpRecv, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +240,7 @@ func loadNumber(view View) (n uint64, err error) {
 
 // single starts an operation of one request, which add adds to a batch.
 func (qp *QP) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, error) {
-	op, err := qp.start(code, 1)
+	op, err := qp.start(ctx, code, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +273,7 @@ func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remot
 	}
 	most := uint64(qp.q.cfg.MaxMessage)
 	parts := max(int64((size+most-1)/most), 1)
-	op, err := qp.start(code, parts)
+	op, err := qp.start(ctx, code, parts)
 	if err != nil {
 		return nil, err
 	}

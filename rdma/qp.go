@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/capi"
@@ -88,7 +90,11 @@ func (qp *QP) Err() error {
 // Implements:
 //
 //	int ibv_destroy_qp(struct ibv_qp *qp);
-func (qp *QP) Close() error { return opError("destroy_qp", qp.q.device, qp.q.h.Close()) }
+func (qp *QP) Close() error {
+	err := qp.q.h.Close()
+	runtime.KeepAlive(qp) // else the guard could take it for leaked
+	return opError("destroy_qp", qp.q.device, err)
+}
 
 // release gives up what acquire took.
 func (qp *QP) release() { qp.q.h.Release() }
@@ -175,7 +181,10 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 			MaxInlineData: uint32(q.cfg.MaxInline),
 		},
 	}
-	if q.raw, err = q.dom.be.CreateQP(&init); err != nil {
+	if q.raw, err = q.dom.be.CreateQP(&init); errors.Is(err, syscall.EINVAL) {
+		return fmt.Errorf("%w: asked for MaxSendWR %d, MaxRecvWR %d, MaxSendSGE %d, MaxRecvSGE %d and MaxInline %d, of which devices report no limit",
+			err, q.cfg.MaxSendWR, q.cfg.MaxRecvWR, q.cfg.MaxSendSGE, q.cfg.MaxRecvSGE, q.cfg.MaxInline)
+	} else if err != nil {
 		return err
 	}
 	q.num = ibverbs.QPNum(q.raw)
@@ -227,6 +236,9 @@ func (q *queuePair) completionQueues(dev *Device, cfg *QPConfig) (send, recv *co
 		return nil, nil, nil, errors.New("RecvCQ is set and CQ is not")
 	case cfg.CQ == nil:
 		depth := max(q.cfg.MaxSendWR+q.cfg.MaxRecvWR, 1)
+		if most := dev.info.MaxCQE; depth > most {
+			return nil, nil, nil, fmt.Errorf("MaxSendWR is %d and MaxRecvWR %d, allowed is a sum of %d, the device's MaxCQE", q.cfg.MaxSendWR, q.cfg.MaxRecvWR, most)
+		}
 		if q.private, err = dev.newCompletionQueue(&CQConfig{Depth: depth}, true); err != nil {
 			return nil, nil, nil, err
 		}
@@ -238,6 +250,9 @@ func (q *queuePair) completionQueues(dev *Device, cfg *QPConfig) (send, recv *co
 		recv = cfg.RecvCQ.c
 	}
 	for _, c := range []*completionQueue{send, recv} {
+		if c == nil {
+			return nil, nil, nil, errors.New("the completion queue is not one that CreateCQ made")
+		}
 		if c.hub != dev.hub {
 			return nil, nil, nil, fmt.Errorf("the completion queue belongs to another opening of %s", c.device)
 		}

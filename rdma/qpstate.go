@@ -187,6 +187,9 @@ func checkTransition(from, to QPState, mask QPAttrMask) error {
 //	int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask);
 func (qp *QP) Modify(attr *QPAttr) error {
 	q := qp.q
+	if attr == nil {
+		return opError("modify_qp", q.device, errors.New("attr is nil"))
+	}
 	if err := q.acquire("modify_qp"); err != nil {
 		return err
 	}
@@ -270,12 +273,22 @@ func (q *queuePair) explain(attr *QPAttr) error {
 	return checkTransition(now.State, to, attr.Mask)
 }
 
-// explainPost says why the device refused a request, if it is for the state.
-func (q *queuePair) explainPost(err error, least QPState) error {
-	if now := QPState(q.state.Load()); now < least {
-		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s", err, now, least)
+// ready refuses requests that come before the state that takes them. Not every
+// provider leaves that to the device: some keep the request for later.
+func (q *queuePair) ready(least QPState) error {
+	known := q.state.Load()
+	if QPState(known) >= least {
+		return nil
 	}
-	return err
+	now, err := q.query() // others may have changed it, by package raw
+	if err != nil {
+		return err
+	}
+	q.state.CompareAndSwap(known, uint32(now.State))
+	if now.State < least {
+		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s", syscall.EINVAL, now.State, least)
+	}
+	return nil
 }
 
 func (q *queuePair) query() (*QPAttr, error) {

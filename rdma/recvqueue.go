@@ -60,6 +60,9 @@ func (s *recvQueue) close() error {
 func (s *recvQueue) post(reqs *requests) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.qp.ready(QPInit); err != nil {
+		return 0, opError("post_recv", s.qp.device, err)
+	}
 	n, err := s.fill(reqs)
 	if n == 0 {
 		return 0, err
@@ -73,7 +76,7 @@ func (s *recvQueue) post(reqs *requests) (int, error) {
 		last.Next = capi.PtrTo(&s.wrs[n])
 	}
 	if postErr != nil {
-		err = opError("post_recv", s.qp.device, s.qp.explainPost(postErr, QPInit))
+		err = opError("post_recv", s.qp.device, postErr)
 		accepted := countAccepted(&s.wrs[0], bad, n)
 		s.takeBack(accepted, n)
 		n = accepted

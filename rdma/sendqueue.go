@@ -76,6 +76,9 @@ func (s *sendQueue) close() error {
 func (s *sendQueue) post(reqs *requests) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.qp.ready(QPRTS); err != nil {
+		return 0, opError("post_send", s.qp.device, err)
+	}
 	n, err := s.fill(reqs)
 	if n == 0 {
 		return 0, err
@@ -89,7 +92,7 @@ func (s *sendQueue) post(reqs *requests) (int, error) {
 		last.Next = capi.PtrTo(&s.wrs[n])
 	}
 	if postErr != nil {
-		err = opError("post_send", s.qp.device, s.qp.explainPost(postErr, QPRTS))
+		err = opError("post_send", s.qp.device, postErr)
 		accepted := countAccepted(&s.wrs[0], bad, n)
 		s.takeBack(accepted, n)
 		n = accepted

@@ -102,7 +102,7 @@ func (library) queryPortSpeed(ctx *ibverbs.Context, port int) (Speed, error) {
 }
 
 func (library) queryGIDTable(ctx *ibverbs.Context, entries int) ([]ibverbs.GIDEntry, error) {
-	if entries == 0 {
+	if entries <= 0 {
 		return nil, nil
 	}
 	table := make([]ibverbs.GIDEntry, entries)

@@ -1,0 +1,124 @@
+package rdma_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// A provider may keep a request that the device refused because of the state
+// of the queue pair, and carry it out later. None gets that far.
+func TestSendBeforeConnectIsNeverCarriedOut(t *testing.T) {
+	a, b := newSide(t, rdmatest.Devices(t, 1)[0], nil), newSide(t, rdmatest.Devices(t, 1)[0], nil)
+	fill(t, a.mem, 3)
+	want := contents(t, b.mem)
+	err := a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote())
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "in state INIT, and not yet in RTS") {
+		t.Errorf("write before connecting: %v", err)
+	}
+	connect(t, a, b)
+	check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8)))
+	same(t, "memory", contents(t, b.mem), patched(want, 0, contents(t, a.mem)[:8]))
+
+	check(t, a.qp.Modify(&rdma.QPAttr{Mask: rdma.QPAttrState, State: rdma.QPReset}))
+	if _, err := a.qp.StartRecv(deadline(t), a.mem.View()); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "in state RESET, and not yet in INIT") {
+		t.Errorf("receive in RESET: %v", err)
+	}
+}
+
+func TestOperationIsNotBegunAfterItsContext(t *testing.T) {
+	a, b := connectedPair(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fill(t, a.mem, 5)
+	want := contents(t, b.mem)
+	for name, start := range map[string]func() (*rdma.Op, error){
+		"write":   func() (*rdma.Op, error) { return a.qp.StartWrite(ctx, a.mem.View(), b.mem.Remote()) },
+		"send":    func() (*rdma.Op, error) { return a.qp.StartSend(ctx, a.mem.View()) },
+		"receive": func() (*rdma.Op, error) { return a.qp.StartRecv(ctx, a.mem.View()) },
+	} {
+		if op, err := start(); op != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, error %v", name, op, err)
+		}
+	}
+	check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 0), b.mem.Remote())) // whatever was begun has ended before this
+	same(t, "memory", contents(t, b.mem), want)
+}
+
+func TestConnectRefusesAnEndpointThatNoDecoderGave(t *testing.T) {
+	qp := newSide(t, rdmatest.Devices(t, 1)[0], nil).qp
+	good, err := qp.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, change := range map[string]func(*rdma.Endpoint){
+		"QPN":                func(e *rdma.Endpoint) { e.QPN = 1 << 24 },
+		"PSN":                func(e *rdma.Endpoint) { e.PSN = math.MaxUint32 },
+		"GID":                func(e *rdma.Endpoint) { e.GID = rdma.GID{0xff, 0x0e} },
+		"MaxReadDepth":       func(e *rdma.Endpoint) { e.MaxReadDepth = -1 },
+		"MaxReadDepthTarget": func(e *rdma.Endpoint) { e.MaxReadDepthTarget = 256 },
+	} {
+		peer := good
+		change(&peer)
+		if err := qp.Connect(deadline(t), peer); err == nil || !strings.Contains(err.Error(), field+" is ") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if state, err := qp.State(); err != nil || state != rdma.QPInit {
+		t.Errorf("state %v, error %v; want INIT still", state, err)
+	}
+}
+
+// Nobody polls a closed queue, so that nobody would make room.
+func TestPostWaitEndsWhenItsCompletionQueueIsClosed(t *testing.T) {
+	a, b, cq, _ := batchPair(t, &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 2}})
+	batch := a.qp.Batch()
+	for token := range uint64(5) {
+		batch.Write(slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), token)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := batch.PostWait(deadline(t))
+		ended <- err
+	}()
+	check(t, cq.Close())
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRefusedConfigurationsNameTheirFields(t *testing.T) {
+	s := newSide(t, rdmatest.Devices(t, 1)[0], nil)
+	info := s.dev.Info()
+	configs := map[string]rdma.QPConfig{
+		"MaxInline 1073741824": {Config: rdma.Config{MaxInline: 1 << 30}},
+		"CreateCQ":             {CQ: new(rdma.CQ)},
+	}
+	if info.MaxQPWR > info.MaxCQE { // else each alone is refused before their sum
+		configs["the device's MaxCQE"] = rdma.QPConfig{Config: rdma.Config{MaxSendWR: info.MaxCQE}}
+	}
+	for want, cfg := range configs {
+		qp, err := s.dom.CreateQP(&cfg)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in error %v", want, err)
+		}
+		if qp != nil {
+			check(t, qp.Close())
+		}
+	}
+	for want, access := range map[string]rdma.Access{"0x1000": 1 << 12, "4096 bytes": 1 << 13} {
+		if _, err := s.dom.Alloc(4096, &rdma.MemoryConfig{Access: access}); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("access %s: %v", access, err)
+		}
+	}
+	if err := s.qp.Modify(nil); err == nil {
+		t.Error("Modify of nothing succeeded")
+	}
+}
