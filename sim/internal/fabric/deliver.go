@@ -104,7 +104,7 @@ func (q *QP) end(t *flight, o *outcome) {
 
 // failResponder takes the responder to ERR if that follows.
 func (o *outcome) failResponder() {
-	if o.failed != nil && o.failed.Type != SRD && o.failed.State != StateErr {
+	if o.failed != nil && o.failed.Type != SRD && o.failed.Type != DCT && o.failed.State != StateErr {
 		if o.event != 0 {
 			o.failed.Notify(o.event)
 		}
@@ -116,7 +116,7 @@ func (o *outcome) failResponder() {
 // takes its receive queue along.
 func (q *QP) endBadly() {
 	switch q.Type {
-	case RC:
+	case RC, DCI:
 		q.Fail()
 		return
 	case SRD:
@@ -270,7 +270,7 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Req
 	switch {
 	case d.Removed || !p.Up:
 		return outcome{answer: silence}
-	case peer == nil || peer.Type != from.Type || peer.State == StateErr:
+	case peer == nil || !peer.Type.hears(from.Type) || peer.State == StateErr:
 		return astray(from)
 	case peer.State < StateRTR && from.Type != SRD: // who connects comes soon
 		return outcome{answer: silence}
@@ -295,7 +295,10 @@ func (q *QP) accepts(from *Origin, r *Request) bool {
 	if !samePKey(port.PKeys[q.Attr.PKeyIndex], from.PKey) {
 		return false
 	}
-	if q.Type.datagram() {
+	switch {
+	case q.Type == DCT:
+		return r.DCKey == q.DCKey
+	case q.Type.datagram():
 		return r.QKey == q.Attr.QKey
 	}
 	if q.Attr.DestQPN != from.QPN {
@@ -311,10 +314,10 @@ func samePKey(x, y uint16) bool {
 	return x&0x7fff == y&0x7fff && x&0x7fff != 0 && (x|y)&0x8000 != 0
 }
 
-// permits reports whether the queue pair lets others do that at all. Datagrams
-// leave it to the memory.
+// permits reports whether the queue pair lets others do that at all. SRD leaves
+// it to the memory.
 func (q *QP) permits(a Access) bool {
-	return q.Type == SRD || q.Attr.Access&a != 0 && (a == RemoteWrite || q.Attr.MaxDestRdAtomic != 0)
+	return q.Type == SRD || q.Attr.Access&a != 0 && (a == RemoteWrite || q.Type == DCT || q.Attr.MaxDestRdAtomic != 0)
 }
 
 // nak ends a request with an error that the responder found and goes to ERR

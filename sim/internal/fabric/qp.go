@@ -55,6 +55,7 @@ type QP struct {
 	Queues Queues
 	Notify func(EventType) // tells the owner
 	HasSRQ bool
+	DCKey  uint64 // of a DCT
 
 	Num    uint32 // given by Device.AddQP, as is Device
 	Device *Device

@@ -47,9 +47,10 @@ type Request struct {
 	Swap, SwapMask       uint64 // also what is added, and where fields end
 
 	// Where a datagram goes.
-	To   Address
-	QPN  uint32
-	QKey uint32
+	To    Address
+	QPN   uint32
+	QKey  uint32
+	DCKey uint64
 
 	SGL    []SGE
 	Length uint64 // of SGL

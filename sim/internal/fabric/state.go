@@ -12,13 +12,21 @@ const (
 	UD QPType = 4
 
 	SRD QPType = 0xff // of EFA: reliable datagrams, which verbs calls a driver's own service
+
+	// Of mlx5, where that service is one of two: initiators that connect with a
+	// target for as long as a request takes. The numbers are ours.
+	DCI QPType = 0xf0
+	DCT QPType = 0xf1
 )
 
 // reliable reports whether requests are answered.
-func (t QPType) reliable() bool { return t == RC || t == SRD }
+func (t QPType) reliable() bool { return t == RC || t == SRD || t == DCI }
 
 // datagram reports whether each request says where it goes.
-func (t QPType) datagram() bool { return t == UD || t == SRD }
+func (t QPType) datagram() bool { return t == UD || t == SRD || t == DCI }
+
+// hears reports whether a queue pair takes what one of another type sends.
+func (t QPType) hears(from QPType) bool { return t == from && t != DCI || t == DCT && from == DCI }
 
 // State is where a queue pair is in its life (enum ibv_qp_state).
 type State uint8
@@ -122,6 +130,22 @@ func init() {
 	rts.optional |= MaskRNRRetry
 	srd[transition{StateRTR, StateRTS}] = rts
 	transitions[SRD] = srd
+}
+
+// transitions of mlx5's own services, as its driver checks them.
+func init() {
+	transitions[DCI] = map[transition]attrs{
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort},
+		{StateInit, StateRTR}:   {required: MaskPathMTU, optional: MaskPKeyIndex | MaskAV},
+		{StateRTR, StateRTS}:    {required: MaskTimeout | MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic | MaskSQPSN, optional: MaskMinRNRTimer},
+		{StateRTS, StateRTS}:    {optional: MaskMinRNRTimer},
+	}
+	transitions[DCT] = map[transition]attrs{
+		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskAccess},
+		{StateInit, StateRTR}:   {required: MaskMinRNRTimer | MaskAV | MaskPathMTU, optional: MaskMaxDestRdAtomic},
+	}
 }
 
 // allowed reports whether a queue pair may go from one state to another with

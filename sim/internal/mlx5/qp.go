@@ -75,7 +75,7 @@ type QP struct {
 func NewQP(cfg QPConfig) (*QP, error) {
 	pow2 := func(n int) bool { return n == 0 || n > 0 && n <= 1<<15 && bits.OnesCount(uint(n)) == 1 }
 	if !pow2(cfg.SendBlocks) || !pow2(cfg.RecvCount) || cfg.RecvCount != 0 && (cfg.RecvShift < 4 || cfg.RecvShift > 9) ||
-		cfg.Record == 0 || cfg.Record%8 != 0 || cfg.Buf == 0 && cfg.SendBlocks+cfg.RecvCount != 0 {
+		cfg.SendBlocks+cfg.RecvCount != 0 && (cfg.Record == 0 || cfg.Record%8 != 0 || cfg.Buf == 0) {
 		return nil, syscall.EINVAL
 	}
 	return &QP{cfg: cfg, rq: cfg.Buf, sq: cfg.Buf + dma.Addr(cfg.RecvCount<<cfg.RecvShift)}, nil
@@ -161,7 +161,7 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 		r.Problem = "opcode"
 		return
 	}
-	if q.Fabric.Type == fabric.UD {
+	if q.Fabric.Type == fabric.UD || q.Fabric.Type == fabric.DCI {
 		q.decodeAddress(r, take)
 	}
 	if r.Op != fabric.OpSend {
@@ -245,7 +245,11 @@ func (q *QP) addInline(r *fabric.Request, at dma.Addr, off, n int) {
 func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
 	be := binary.BigEndian
 	av := take(segment)
-	r.QKey = be.Uint32(av)
+	if q.Fabric.Type == fabric.DCI {
+		r.DCKey = be.Uint64(av)
+	} else {
+		r.QKey = be.Uint32(av)
+	}
 	dest := be.Uint32(av[8:])
 	r.QPN = dest & 0xffffff
 	r.To = fabric.Address{LID: be.Uint16(av[14:]), SL: av[12] & 0xf}

@@ -28,5 +28,5 @@ type Driver interface {
 	has(t fabric.QPType) bool
 	// createQP sets the queue pair's Queues.
 	createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error
-	modifyQP(r *uapi.Request)
+	modifyQP(r *uapi.Request, q *fabric.QP)
 }

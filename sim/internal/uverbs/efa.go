@@ -149,4 +149,4 @@ func (e EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *srq
 	return nil
 }
 
-func (EFA) modifyQP(*uapi.Request) {}
+func (EFA) modifyQP(*uapi.Request, *fabric.QP) {}

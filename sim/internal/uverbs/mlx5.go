@@ -89,10 +89,29 @@ func (Mlx5) createSRQ(c *Context, r *uapi.Request, s *srq) (err error) {
 	return nil
 }
 
-func (Mlx5) has(t fabric.QPType) bool { return t == fabric.RC || t == fabric.UC || t == fabric.UD }
+// driverService is what verbs call a driver's own service, here DC.
+const driverService = fabric.QPType(0xff)
+
+func (Mlx5) has(t fabric.QPType) bool {
+	return t == fabric.RC || t == fabric.UC || t == fabric.UD || t == driverService
+}
 
 func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error {
 	in := uapi.In[uapi.Mlx5CreateQP](r, uapi.AttrUHWIn)
+	if q.Type == driverService {
+		switch in.Flags & (uapi.Mlx5QPTypeDCI | uapi.Mlx5QPTypeDCT) {
+		case uapi.Mlx5QPTypeDCI:
+			q.Type = fabric.DCI
+		case uapi.Mlx5QPTypeDCT:
+			if shared == nil {
+				return syscall.EINVAL
+			}
+			q.Type, q.DCKey = fabric.DCT, in.SQBufAddr
+			in.SQWQECount, in.RQWQECount = 0, 0 // it has none
+		default:
+			return syscall.EINVAL
+		}
+	}
 	m, err := mlx5.NewQP(mlx5.QPConfig{
 		Buf:        dma.Addr(in.BufAddr),
 		Record:     dma.Addr(in.DBAddr),
@@ -113,8 +132,13 @@ func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared 
 	return nil
 }
 
-func (Mlx5) modifyQP(r *uapi.Request) {
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5ModifyQPResp{}))})
+// modifyQP tells the number of a DCT, which the library waits for.
+func (Mlx5) modifyQP(r *uapi.Request, q *fabric.QP) {
+	out := uapi.Mlx5ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5ModifyQPResp{}))}
+	if q.Type == fabric.DCT {
+		out.DCTN = q.Num
+	}
+	uapi.Out(r, uapi.AttrUHWOut, out)
 }
 
 // allocUAR gives the library a page of doorbells.

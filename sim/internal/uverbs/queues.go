@@ -235,7 +235,7 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.ModifyQPResp{}))})
-	c.identity.Driver.modifyQP(r)
+	c.identity.Driver.modifyQP(r, q.QP)
 	return nil
 }
 
