@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 
 // newFabric orders devices for a test. On a slow machine a peer may take its
 // time: unless a test says otherwise, requests wait for it.
-func newFabric(t *testing.T, cfg *sim.Config) *sim.Fabric {
+func newFabric(t testing.TB, cfg *sim.Config) *sim.Fabric {
 	t.Helper()
 	var c sim.Config
 	if cfg != nil {
@@ -50,7 +50,7 @@ func newFabric(t *testing.T, cfg *sim.Config) *sim.Fabric {
 
 // node is an open device with what a test needs of it.
 type node struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   *ibverbs.Context
 	pd    *ibverbs.PD
 	arena *capi.Arena
@@ -69,7 +69,7 @@ const allAccess = ibverbs.IBV_ACCESS_LOCAL_WRITE | ibverbs.IBV_ACCESS_REMOTE_WRI
 const bufSize = 1 << 16
 
 // openNode opens a device of the present fabric.
-func openNode(t *testing.T, name string) *node {
+func openNode(t testing.TB, name string) *node {
 	t.Helper()
 	n := &node{t: t, ctx: openDevice(t, name)}
 	n.later(func() error { return ibverbs.CloseDevice(n.ctx) })
@@ -92,7 +92,7 @@ func openNode(t *testing.T, name string) *node {
 	return n
 }
 
-func openDevice(t *testing.T, name string) *ibverbs.Context {
+func openDevice(t testing.TB, name string) *ibverbs.Context {
 	t.Helper()
 	var ctx *ibverbs.Context
 	var names []string
@@ -112,13 +112,13 @@ func openDevice(t *testing.T, name string) *ibverbs.Context {
 	return ctx
 }
 
-func deviceNames(t *testing.T) (names []string) {
+func deviceNames(t testing.TB) (names []string) {
 	t.Helper()
 	eachDevice(t, func(_ *ibverbs.Device, n string) { names = append(names, n) })
 	return names
 }
 
-func eachDevice(t *testing.T, f func(d *ibverbs.Device, name string)) {
+func eachDevice(t testing.TB, f func(d *ibverbs.Device, name string)) {
 	t.Helper()
 	var count int32
 	list, err := ibverbs.GetDeviceList(&count)
