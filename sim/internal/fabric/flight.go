@@ -17,9 +17,11 @@ type flight struct {
 
 // launch takes the next posted request, nil if there is none.
 func (q *QP) launch() *flight {
-	t := new(flight)
+	var t *flight
 	if n := len(q.landed); n > 0 {
 		t, q.landed = q.landed[n-1], q.landed[:n-1]
+	} else {
+		t = new(flight)
 	}
 	if !q.Queues.NextSend(&t.Request) {
 		q.landed = append(q.landed, t)
