@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,15 +28,30 @@ type verdict struct {
 }
 
 // failure returns a peer's error as one of this side.
-func (v verdict) failure() error { return fmt.Errorf("the peer failed: %s", v.Error) }
+func (v verdict) failure() error { return fmt.Errorf("the peer failed: %q", v.Error) }
 
 // maxLine bounds a message of the control connection.
 const maxLine = 4 << 10
 
-// patience bounds the wait for a message that the peer should send at once.
+// patience bounds the wait for what a peer should do at once.
 const patience = 30 * time.Second
 
-var errPeerGone = errors.New("the peer is gone")
+var (
+	errPeerGone   = errors.New("the peer is gone")
+	errPeerSilent = fmt.Errorf("the peer did nothing for %v", patience)
+)
+
+// patiently calls f, which waits for the peer until its context ends: when ctx
+// does, or when patience does.
+func patiently(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPeerSilent)
+	defer cancel()
+	err := f(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return context.Cause(ctx)
+	}
+	return err
+}
 
 // control speaks JSON lines over the connection that introduced both sides.
 // One goroutine reads it all the time: its end is how a side learns that the
@@ -85,15 +101,22 @@ func (c *control) send(v any) error {
 func (c *control) receive(v any) error {
 	select {
 	case line := <-c.lines:
-		return json.Unmarshal(line, v)
+		return decode(line, v)
 	case <-c.gone:
 		select { // what came before the end still counts
 		case line := <-c.lines:
-			return json.Unmarshal(line, v)
+			return decode(line, v)
 		default:
 			return errPeerGone
 		}
 	case <-time.After(patience):
-		return fmt.Errorf("the peer said nothing for %v", patience)
+		return errPeerSilent
 	}
+}
+
+func decode(line []byte, v any) error {
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("the peer sent nonsense: %w", err)
+	}
+	return nil
 }

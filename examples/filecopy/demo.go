@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,9 +14,6 @@ import (
 
 // demo serves a file of random bytes in one process and gets it in another.
 func demo(ctx context.Context, device string, size int64) error {
-	if size < 0 {
-		return fmt.Errorf("the size is %d bytes, want at least 0", size)
-	}
 	dir, err := os.MkdirTemp("", "filecopy")
 	if err != nil {
 		return err
@@ -32,7 +28,7 @@ func demo(ctx context.Context, device string, size int64) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the server must not outlive a client that failed
+	defer cancel()
 
 	server := exec.CommandContext(ctx, self, "serve", "-device", device, "-listen", "127.0.0.1:0", "-back", filepath.Join(dir, "back"), file)
 	server.Stderr = os.Stderr
@@ -45,7 +41,7 @@ func demo(ctx context.Context, device string, size int64) error {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return errors.Join(errors.New("the server did not start"), server.Wait())
+		return fmt.Errorf("the server did not start: %w", server.Wait())
 	}
 	fmt.Print(line)
 	_, addr, _ := strings.Cut(strings.TrimSpace(line), " at ")
@@ -54,6 +50,8 @@ func demo(ctx context.Context, device string, size int64) error {
 	var last strings.Builder
 	client.Stdout, client.Stderr = &last, os.Stderr
 	if err := client.Run(); err != nil {
+		cancel()
+		server.Wait() // it must not outlive a client that failed
 		return fmt.Errorf("client: %w", err)
 	}
 	if err := server.Wait(); err != nil {

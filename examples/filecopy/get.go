@@ -86,7 +86,7 @@ func (l *link) readChunks(ctx context.Context, out io.Writer, file offer) (strin
 			if err != nil {
 				return "", err
 			}
-			if err := reads[old%slots].Wait(ctx); err != nil {
+			if err := patiently(ctx, reads[old%slots].Wait); err != nil {
 				return "", err
 			}
 			if err := l.signal(ctx, old); err != nil {

@@ -149,7 +149,7 @@ func (l *link) slot(chunk int64, n uint64) (rdma.View, error) {
 
 // signal tells the peer that this side is done with a chunk.
 func (l *link) signal(ctx context.Context, chunk int64) error {
-	return l.qp.SendImm(ctx, l.empty, uint32(chunk))
+	return patiently(ctx, func(ctx context.Context) error { return l.qp.SendImm(ctx, l.empty, uint32(chunk)) })
 }
 
 // expectSignal posts the receive for one more signal.
@@ -165,7 +165,7 @@ func (l *link) expectSignal(ctx context.Context) error {
 func (l *link) awaitSignal(ctx context.Context, chunk int64) error {
 	op := l.signals[0]
 	l.signals = l.signals[1:]
-	if err := op.Wait(ctx); err != nil {
+	if err := patiently(ctx, op.Wait); err != nil {
 		return err
 	}
 	if got := op.Result().Imm; got != uint32(chunk) {
@@ -176,7 +176,13 @@ func (l *link) awaitSignal(ctx context.Context, chunk int64) error {
 
 // chunks returns how many chunks a file of that size has, and chunkLen how
 // many bytes one of them.
-func chunks(size int64) int64 { return (size + chunkSize - 1) / chunkSize }
+func chunks(size int64) int64 {
+	n := size / chunkSize
+	if size%chunkSize != 0 {
+		n++
+	}
+	return n
+}
 
 func chunkLen(size, chunk int64) uint64 {
 	return uint64(min(size-chunk*chunkSize, chunkSize))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -67,6 +68,9 @@ func run(ctx context.Context, args []string) error {
 		size := flags.Int64("size", 64, "size of the file in `MiB`")
 		if err := parse(flags, args[1:], 0); err != nil {
 			return err
+		}
+		if most := int64(math.MaxInt64 >> 20); *size < 0 || *size > most {
+			return fmt.Errorf("size is %d, allowed is 0 to %d MiB", *size, most)
 		}
 		return demo(ctx, *device, *size<<20)
 	}

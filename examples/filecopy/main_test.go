@@ -156,7 +156,8 @@ func TestWrongInputSaysOneLine(t *testing.T) {
 		"no folder":        {[]string{"get", "-from", "127.0.0.1:1", dir + "/none/copy"}, "no such file"},
 		"no server":        {[]string{"get", "-from", "127.0.0.1:1", dir + "/copy"}, "connection refused"},
 		"address":          {[]string{"serve", "-listen", "nonsense", "-back", dir + "/back", file}, "nonsense"},
-		"negative demo":    {[]string{"demo", "-size", "-1"}, "at least 0"},
+		"negative demo":    {[]string{"demo", "-size", "-1"}, "allowed is 0 to"},
+		"overflowing demo": {[]string{"demo", "-size", "17592186044416"}, "allowed is 0 to"}, // 2⁴⁴, times 2²⁰ is 0
 		"copy is a folder": {[]string{"get", "-from", "127.0.0.1:1", dir}, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {

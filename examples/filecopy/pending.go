@@ -10,7 +10,8 @@ import (
 // commit gives it the final name, so that nobody sees half a file.
 type pendingFile struct {
 	*os.File
-	final string
+	final     string
+	committed bool
 }
 
 func newPendingFile(final string) (*pendingFile, error) {
@@ -21,7 +22,7 @@ func newPendingFile(final string) (*pendingFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pendingFile{f, final}, nil
+	return &pendingFile{File: f, final: final}, nil
 }
 
 // commit writes the file out and gives it its name.
@@ -35,12 +36,15 @@ func (f *pendingFile) commit() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), f.final)
+	err := os.Rename(f.Name(), f.final)
+	f.committed = err == nil
+	return err
 }
 
 // discard removes what was not committed.
 func (f *pendingFile) discard() {
-	if f.Close() == nil { // not committed
+	if !f.committed {
+		f.Close()
 		os.Remove(f.Name())
 	}
 }

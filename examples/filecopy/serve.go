@@ -37,8 +37,11 @@ func serve(ctx context.Context, listener net.Listener, device, path, back string
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
 	conn, err := listener.Accept()
-	if err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	defer conn.Close()
 	l, err := newLink(ctx, device, rdma.AccessRemoteRead|rdma.AccessRemoteWrite, conn)
