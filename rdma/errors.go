@@ -85,8 +85,9 @@ func hint(op string, err error) string {
 		return ""
 	}
 	registers := strings.HasPrefix(op, "reg_")
+	locks := registers || strings.HasPrefix(op, "create_")
 	switch {
-	case errno == syscall.ENOMEM && (registers || strings.HasPrefix(op, "create_")):
+	case locks && (errno == syscall.ENOMEM || errno == syscall.EPERM): // EPERM where the limit is 0
 		return memlockHint()
 	case errno == syscall.EFAULT && registers:
 		return "the range is not mapped, or it is memory of a GPU, for which the driver needs a DMA-buf or the kernel module nvidia_peermem"

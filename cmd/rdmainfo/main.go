@@ -40,7 +40,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	r := survey()
 	status := 0
 	for _, name := range r.only(flags.Args()) {
-		fmt.Fprintf(stderr, "rdmainfo: no device %s\n", name)
+		fmt.Fprintf(stderr, "rdmainfo: no device %q\n", name)
 		status = 1
 	}
 	write := r.writeText

@@ -154,7 +154,7 @@ func TestRunRefusesWrongInput(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"none0"}, 1, "no device none0"},
+		{[]string{"none0"}, 1, `no device "none0"`},
 		{[]string{"-nonsense"}, 2, "usage: rdmainfo"},
 		{[]string{"-h"}, 0, "usage: rdmainfo"},
 	}
