@@ -1,38 +1,37 @@
+//go:build linux && cgo
+
 package sim_test
 
 import (
 	"slices"
 	"testing"
 
-	_ "github.com/goverbs/goverbs/backends/verbs"
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"github.com/goverbs/goverbs/rdma"
-	_ "github.com/goverbs/goverbs/sim"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
 func TestImportGivesDevices(t *testing.T) {
-	devices, err := rdma.Devices()
+	_, err := ibverbs.Library()
 	rdmatest.SkipUnsupported(t, err)
-	if err != nil {
-		t.Fatal(err)
+	names := deviceNames(t)
+	slices.Sort(names)
+	if want := []string{"sim_efa_0", "sim_mlx5_0", "sim_mlx5_1"}; !slices.Equal(names, want) {
+		t.Errorf("devices are %q, want %q", names, want)
 	}
-	var names []string
-	for _, d := range devices {
-		names = append(names, d.Name)
-		if d.Driver != "mlx5_core" || d.VendorID != 0x2c9 || len(d.Ports) != 1 {
-			t.Errorf("%s: driver %s, vendor %#x, %d ports", d.Name, d.Driver, d.VendorID, len(d.Ports))
+	for _, name := range names {
+		ctx := openDevice(t, name)
+		var dev ibverbs.DeviceAttr
+		if err := ibverbs.QueryDevice(ctx, &dev); err != nil || dev.PhysPortCnt != 1 || dev.MaxQP == 0 {
+			t.Errorf("%s: %d ports, %d queue pairs, %v", name, dev.PhysPortCnt, dev.MaxQP, err)
 		}
-		if len(d.Problems) > 0 {
-			t.Errorf("%s: %v", d.Name, d.Problems)
+		var port ibverbs.PortAttr
+		if err := ibverbs.QueryPort(ctx, 1, &port); err != nil || port.State != ibverbs.IBV_PORT_ACTIVE || port.GIDTblLen == 0 {
+			t.Errorf("%s: port is %v with %d GIDs, %v", name, port.State, port.GIDTblLen, err)
 		}
-		p := d.Ports[0]
-		if p.State != rdma.PortActive || p.LinkLayer != rdma.LinkLayerEthernet || len(p.GIDs) != 4 {
-			t.Errorf("%s: port is %v on %v with GIDs %v", d.Name, p.State, p.LinkLayer, p.GIDs)
+		if err := ibverbs.CloseDevice(ctx); err != nil {
+			t.Error(err)
 		}
-	}
-	if want := []string{"sim_mlx5_0", "sim_mlx5_1"}; !slices.Equal(names, want) {
-		t.Errorf("devices are %v, want %v", names, want)
 	}
 }
