@@ -224,6 +224,9 @@ func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) error {
 		case c.Device() != d:
 		case port == 0:
 			c.RaiseDevice(t)
+			if d.Removed {
+				c.Disassociate()
+			}
 		default:
 			c.RaisePort(port, t)
 		}

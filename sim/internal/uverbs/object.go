@@ -217,6 +217,10 @@ func (t *table) leaks() map[string]int {
 	return n
 }
 
+// Disassociate ends all objects of a device that was removed, and takes back
+// events about them that the program has not read. It wants the lock.
+func (c *Context) Disassociate() { c.endAll() }
+
 // endAll destroys all objects, the users of others first.
 func (c *Context) endAll() {
 	for again := true; again; {
