@@ -228,12 +228,9 @@ func (c *completionQueue) destroy() error {
 	raw := c.raw
 	c.raw = nil
 	c.mu.Unlock()
-	// Waits until the dispatcher has acknowledged the events of this queue.
-	ptr := capi.PtrTo(raw)
-	if err := ibverbs.DestroyCQ(raw); err != nil {
+	if err := c.hub.destroyCQ(raw, c); err != nil {
 		return err
 	}
-	c.hub.removeCQ(ptr, c)
 	return c.arena.Close()
 }
 
@@ -480,6 +477,12 @@ func (c *completionQueue) fail(err error) {
 	c.mu.Lock()
 	c.breakDown(err)
 	c.mu.Unlock()
+}
+
+func (c *completionQueue) isBroken() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken != nil
 }
 
 func (c *completionQueue) breakDown(err error) {

@@ -22,6 +22,11 @@ type eventHub struct {
 	device string
 	log    *slog.Logger
 
+	// unacked is held from reading an event to acknowledging it, and for reading
+	// by those who destroy what events are about. The library lets them wait for
+	// that too, but not after the device was removed.
+	unacked sync.RWMutex
+
 	mu          sync.Mutex
 	compChannel *ibverbs.CompChannel
 	compPump    *pump
@@ -84,28 +89,37 @@ func (h *eventHub) channel() (*ibverbs.CompChannel, error) {
 // drainCompletions passes on all events of the channel.
 func (h *eventHub) drainCompletions(ch *ibverbs.CompChannel) error {
 	for {
-		var raw capi.Ptr[ibverbs.CQ]
-		var context capi.Addr
-		err := ibverbs.GetCQEvent(ch, &raw, &context)
+		c, err := h.nextCompletion(ch)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-			continue
 		case errors.Is(err, syscall.EAGAIN):
 			return nil
 		case err != nil:
 			h.log.Error("rdma: reading completion events failed; waiters are told", "device", h.device, "err", err)
 			h.breakDown(opError("get_cq_event", h.device, err))
 			return err
-		}
-		h.mu.Lock()
-		c := h.cqs[raw]
-		h.mu.Unlock()
-		// From here on the queue may be destroyed, and raw be another one.
-		ibverbs.AckCQEvents(raw.Get(), 1)
-		if c != nil {
+		case c != nil:
 			c.onEvent()
 		}
 	}
+}
+
+// nextCompletion acknowledges an event and returns the queue that it is about,
+// if that is still known.
+func (h *eventHub) nextCompletion(ch *ibverbs.CompChannel) (*completionQueue, error) {
+	h.unacked.Lock()
+	defer h.unacked.Unlock()
+	var raw capi.Ptr[ibverbs.CQ]
+	var context capi.Addr
+	if err := ibverbs.GetCQEvent(ch, &raw, &context); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	c := h.cqs[raw]
+	h.mu.Unlock()
+	// From here on the queue may be destroyed, and raw be another one.
+	ibverbs.AckCQEvents(raw.Get(), 1)
+	return c, nil
 }
 
 func (h *eventHub) addCQ(raw capi.Ptr[ibverbs.CQ], c *completionQueue) {
@@ -118,14 +132,20 @@ func (h *eventHub) addCQ(raw capi.Ptr[ibverbs.CQ], c *completionQueue) {
 	}
 }
 
-// removeCQ forgets a queue that is destroyed. The library may have given its
-// address to a new one meanwhile.
-func (h *eventHub) removeCQ(raw capi.Ptr[ibverbs.CQ], c *completionQueue) {
+// destroyCQ ends the C object of a queue, when no event is about it any more.
+func (h *eventHub) destroyCQ(raw *ibverbs.CQ, c *completionQueue) error {
+	h.unacked.RLock()
+	defer h.unacked.RUnlock()
+	ptr := capi.PtrTo(raw)
+	if err := ibverbs.DestroyCQ(raw); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.cqs[raw] == c {
-		delete(h.cqs, raw)
+	if h.cqs[ptr] == c { // the library may have given the address to a new one meanwhile
+		delete(h.cqs, ptr)
 	}
+	return nil
 }
 
 func (h *eventHub) addQP(raw capi.Ptr[ibverbs.QP], q *queuePair) {
@@ -134,13 +154,20 @@ func (h *eventHub) addQP(raw capi.Ptr[ibverbs.QP], q *queuePair) {
 	h.qps[raw] = q
 }
 
-// removeQP is removeCQ for queue pairs.
-func (h *eventHub) removeQP(raw capi.Ptr[ibverbs.QP], q *queuePair) {
+// destroyQP is destroyCQ for queue pairs.
+func (h *eventHub) destroyQP(q *queuePair) error {
+	h.unacked.RLock()
+	defer h.unacked.RUnlock()
+	ptr := capi.PtrTo(q.raw)
+	if err := ibverbs.DestroyQP(q.raw); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.qps[raw] == q {
-		delete(h.qps, raw)
+	if h.qps[ptr] == q {
+		delete(h.qps, ptr)
 	}
+	return nil
 }
 
 // breakDown tells everyone who waits that the device won't report any more.

@@ -204,29 +204,34 @@ func (h *eventHub) startAsync() (err error) {
 
 // drainAsync passes on all asynchronous events.
 func (h *eventHub) drainAsync() error {
-	var raw ibverbs.AsyncEvent
 	for {
-		err := ibverbs.GetAsyncEvent(h.ctx, &raw)
+		e, q, c, err := h.nextAsync()
 		switch {
 		case errors.Is(err, syscall.EINTR):
-			continue
 		case errors.Is(err, syscall.EAGAIN):
 			return nil
 		case err != nil:
 			h.log.Error("rdma: reading events failed; waiters are told", "device", h.device, "err", err)
 			h.breakDown(opError("get_async_event", h.device, err))
 			return err
+		default:
+			h.deliver(e, q, c)
 		}
-		h.onAsync(&raw)
 	}
 }
 
-// onAsync acknowledges an event and passes it on.
-func (h *eventHub) onAsync(raw *ibverbs.AsyncEvent) {
-	e, q, c := h.read(raw)
+// nextAsync acknowledges an event and returns it as [eventHub.read] does.
+func (h *eventHub) nextAsync() (e Event, q *queuePair, c *completionQueue, err error) {
+	h.unacked.Lock()
+	defer h.unacked.Unlock()
+	var raw ibverbs.AsyncEvent
+	if err := ibverbs.GetAsyncEvent(h.ctx, &raw); err != nil {
+		return Event{}, nil, nil, err
+	}
+	e, q, c = h.read(&raw)
 	// From here on the object may be destroyed, which waits for this.
-	ibverbs.AckAsyncEvent(raw)
-	h.deliver(e, q, c)
+	ibverbs.AckAsyncEvent(&raw)
+	return e, q, c, nil
 }
 
 // read returns what an event says, and the queue pair or completion queue that

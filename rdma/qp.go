@@ -295,12 +295,9 @@ func (q *queuePair) destroy() error {
 			q.drain(closeTimeout)
 		}
 	}
-	// Waits until the dispatcher has acknowledged the events of this queue pair.
-	ptr := capi.PtrTo(q.raw)
-	if err := ibverbs.DestroyQP(q.raw); err != nil {
+	if err := q.hub.destroyQP(q); err != nil {
 		return err // the device may still use the memory, which stays pinned
 	}
-	q.hub.removeQP(ptr, q)
 	for _, wq := range q.workQueues() {
 		wq.cq.detach(wq)
 	}
@@ -318,7 +315,7 @@ func (q *queuePair) inFlight() (n int) {
 	return n
 }
 
-// drain collects completions until no request is in flight.
+// drain collects completions until no request is in flight, or none will come.
 func (q *queuePair) drain(limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -327,7 +324,7 @@ func (q *queuePair) drain(limit time.Duration) {
 			// Whoever polls the completion queue may be the one who gets ours.
 			ready, retired := wq.cq.ready.changed(), wq.freed.changed()
 			wq.cq.collect()
-			if wq.inFlight() == 0 {
+			if wq.inFlight() == 0 || wq.cq.isBroken() {
 				break
 			}
 			select {

@@ -36,7 +36,8 @@ func Backends() []string { return registered.names() }
 //
 // The first call opens every device of the machine for a moment, and so may
 // take some milliseconds each; later ones return what was found then. See
-// [Refresh].
+// [Refresh]. It sets the environment variable RDMAV_ALLOW_DISASSOC_DESTROY, if
+// that is not set, so that what was on a device that is removed can be closed.
 func Devices() ([]DeviceInfo, error) { return registered.devices() }
 
 // Skip is a device, or a backend's claim to one, that was left out.

@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -43,7 +44,22 @@ type identity struct {
 // library is libibverbs.
 type library struct{}
 
+// tolerateRemoval lets objects of a removed device be destroyed. The kernel has
+// ended them by itself, and answers EIO; by default the library then keeps its
+// own side of them for ever. It reads the variable with its first list of
+// devices.
+var tolerateRemoval = sync.OnceValue(func() error {
+	const name = "RDMAV_ALLOW_DISASSOC_DESTROY"
+	if _, chosen := os.LookupEnv(name); chosen {
+		return nil
+	}
+	return os.Setenv(name, "1")
+})
+
 func (library) devices() ([]*ibverbs.Device, func(), error) {
+	if err := tolerateRemoval(); err != nil {
+		return nil, nil, err
+	}
 	var n int32
 	first, err := ibverbs.GetDeviceList(&n)
 	if errors.Is(err, syscall.ENOSYS) { // the kernel has no ib_uverbs, so there is no device
