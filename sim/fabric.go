@@ -163,6 +163,19 @@ func (f *Fabric) pause(on bool) {
 	f.fabric.Pause(on)
 }
 
+// Reorder has requests of reliable datagrams (SRD) executed in random order,
+// the same one for the same seed, and unless devices are paused with delays
+// that let later requests overtake. That is what the service allows, if less
+// than real networks do to it. A seed of 0 ends it.
+func (f *Fabric) Reorder(seed uint64) {
+	f.fabric.Lock()
+	defer f.fabric.Unlock()
+	f.fabric.Reorder = nil
+	if seed != 0 {
+		f.fabric.Reorder = rand.New(rand.NewPCG(seed, 0)).IntN
+	}
+}
+
 // Step executes up to n requests of paused devices, one at a time, of queue
 // pairs in the order of their creation, and returns how many it ended. Requests
 // that wait, for a receiver or a fault's end, are passed over.

@@ -55,6 +55,10 @@ const (
 	RetryExceeded        = Status(fabric.RetryExceeded)
 	RNRRetryExceeded     = Status(fabric.RNRRetryExceeded)
 	RemoteAborted        = Status(fabric.RemoteAborted)
+
+	// Of EFA only, with numbers of their own.
+	BadDestination = Status(fabric.BadDestination)
+	UnknownPeer    = Status(fabric.UnknownPeer)
 )
 
 var statusNames = map[Status]string{
@@ -62,6 +66,7 @@ var statusNames = map[Status]string{
 	FlushError: "flushed", BindError: "bind error", BadResponseError: "bad response", LocalAccessError: "local access error",
 	RemoteInvalidRequest: "remote invalid request", RemoteAccessError: "remote access error", RemoteOperationError: "remote operation error",
 	RetryExceeded: "retries exceeded", RNRRetryExceeded: "RNR retries exceeded", RemoteAborted: "remote aborted",
+	BadDestination: "bad destination", UnknownPeer: "unknown to the peer",
 }
 
 // String describes the status.
@@ -136,7 +141,14 @@ func (f *Fabric) FailRequest(r RequestFault) (*Fault, error) {
 	if r.Status != Success && statusNames[r.Status] == "" {
 		return nil, fmt.Errorf("sim: devices don't report %v", r.Status)
 	}
+	if r.Status >= BadDestination && !f.isEFA(r.Device) {
+		return nil, fmt.Errorf("sim: only EFA devices report %v, and Device is %q", r.Status, r.Device)
+	}
 	return f.plan(&Fault{request: &r}, r.Device, r.After, r.Times)
+}
+
+func (f *Fabric) isEFA(device string) bool {
+	return slices.ContainsFunc(f.fabric.Devices(), func(d *fabric.Device) bool { return d.Name == device && d.FlatKeys })
 }
 
 func (f *Fabric) plan(t *Fault, device string, after, times int) (*Fault, error) {

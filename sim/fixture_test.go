@@ -83,13 +83,34 @@ func openNode(t testing.TB, name string) *node {
 	}
 	n.later(n.arena.Close)
 	n.buf = take[byte](n, bufSize)
-	n.mr = n.register(n.buf, allAccess)
+	n.mr = n.register(n.buf, n.access())
 	n.wr = &take[ibverbs.SendWR](n, 1)[0]
 	n.rr = &take[ibverbs.RecvWR](n, 1)[0]
 	n.sge = take[ibverbs.SGE](n, 32)
 	n.wc = &take[ibverbs.WC](n, 1)[0]
 	n.bad = &take[capi.Addr](n, 1)[0]
 	return n
+}
+
+// access returns all rights to memory that the device knows.
+func (n *node) access() ibverbs.AccessFlags {
+	n.t.Helper()
+	a := ibverbs.AccessFlags(allAccess)
+	for _, without := range []ibverbs.AccessFlags{0, ibverbs.IBV_ACCESS_REMOTE_ATOMIC, ibverbs.IBV_ACCESS_REMOTE_WRITE, ibverbs.IBV_ACCESS_REMOTE_READ} {
+		a &^= without
+		mr, err := ibverbs.RegMR(n.pd, capi.Addr(addr(n.buf)), 8, a)
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		if err == nil {
+			err = ibverbs.DeregMR(mr)
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		break
+	}
+	return a
 }
 
 func openDevice(t testing.TB, name string) *ibverbs.Context {

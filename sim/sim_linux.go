@@ -104,7 +104,7 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 // driver returns the kernel's driver of the device.
 func (dc *DeviceConfig) driver() uverbs.Driver {
 	if dc.Model == EFA {
-		return uverbs.EFA{NoRead: dc.NoRead, NoWrite: dc.NoWrite}
+		return &uverbs.EFA{NoRead: dc.NoRead, NoWrite: dc.NoWrite}
 	}
 	return uverbs.Mlx5{}
 }

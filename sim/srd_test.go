@@ -23,13 +23,18 @@ type srdEnd struct {
 
 func (n *node) newSRDEnd(ops ibverbs.QPCreateSendOpsFlags) *srdEnd {
 	n.t.Helper()
-	e := &srdEnd{end: &end{node: n, scq: n.createCQ(64, nil), rcq: n.createCQ(64, nil)}}
+	return n.newSRDEndOn(ops, 0, n.createCQ(64, nil), n.createCQ(64, nil))
+}
+
+func (n *node) newSRDEndOn(ops ibverbs.QPCreateSendOpsFlags, flags efadv.QPFlags, scq, rcq *ibverbs.CQ) *srdEnd {
+	n.t.Helper()
+	e := &srdEnd{end: &end{node: n, scq: scq, rcq: rcq}}
 	init := &take[ibverbs.QPInitAttrEx](n, 1)[0]
 	*init = ibverbs.QPInitAttrEx{SendCQ: capi.PtrTo(e.scq), RecvCQ: capi.PtrTo(e.rcq), QPType: ibverbs.IBV_QPT_DRIVER, PD: capi.PtrTo(n.pd),
 		Cap:      ibverbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 32},
 		CompMask: ibverbs.IBV_QP_INIT_ATTR_PD | ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, SendOpsFlags: uint64(ops)}
 	driver := &take[efadv.QPInitAttr](n, 1)[0]
-	driver.DriverQPType = efadv.EFADV_QP_DRIVER_TYPE_SRD
+	driver.DriverQPType, driver.Flags = efadv.EFADV_QP_DRIVER_TYPE_SRD, uint16(flags)
 	var err error
 	if e.qp, err = efadv.CreateQPEx(n.ctx, init, driver, 16); err != nil { // the structure's size in every version
 		n.t.Fatal(err)

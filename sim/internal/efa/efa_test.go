@@ -60,9 +60,12 @@ func newRig(t testing.TB, cfg QPConfig, entries, entrySize int) *rig {
 	if r.cq, err = NewCQ(r.entries.addr(), r.doorbells.addr()+cqDoorbell, entries, entrySize); err != nil {
 		t.Fatal(err)
 	}
-	r.handles.Add(fabric.Address{Global: true, GID: fabric.GID{9}}) // so that the peer's is not 0
-	r.peerHandle = r.handles.Add(fabric.Address{Global: true, GID: r.peer})
-	r.SendCQ, r.RecvCQ, r.Handles, r.Fabric = r.cq, r.cq, &r.handles, &fabric.QP{Type: fabric.SRD, Num: testQPN}
+	r.SendCQ, r.RecvCQ, r.Handles, r.Fabric = r.cq, r.cq, &r.handles, &fabric.QP{Type: fabric.SRD, Num: testQPN, PD: new(fabric.PD)}
+	for _, g := range []fabric.GID{{9}, r.peer} { // the peer's is not 0
+		if r.peerHandle, err = r.handles.Add(r.Fabric.PD, g); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return r
 }
 
@@ -413,6 +416,8 @@ func TestArrivals(t *testing.T) {
 		{"long write", true, true, fabric.Arrival{Op: fabric.OpWrite, Length: 0x123456, HasImm: true}, hasImmBit | opWrite<<4, []byte{0: 0x12, 15: 0}},
 		{"the length takes the address's place", true, false, fabric.Arrival{Op: fabric.OpWrite, Length: 0x20001, HasImm: true}, hasImmBit | opWrite<<4, []byte{0: 2, 15: 0}},
 		{"write of 0 bytes of an unknown peer", true, false, fabric.Arrival{Op: fabric.OpWrite, HasImm: true}, hasImmBit | opWrite<<4, make([]byte, 16)},
+		{"unsolicited", false, true, fabric.Arrival{Op: fabric.OpWrite, Length: 5, HasImm: true, Unsolicited: true},
+			hasImmBit | opWrite<<4 | unsolicitedBit, make([]byte, 16)},
 		{"too long", false, true, fabric.Arrival{Status: fabric.LocalLengthError, Length: 1}, 0, make([]byte, 16)},
 	} {
 		for _, size := range []int{EntrySize, EntrySizeExt} {
@@ -469,22 +474,43 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 
 func TestHandles(t *testing.T) {
 	var h Handles
-	a, b := fabric.Address{Global: true, GID: fabric.GID{1}}, fabric.Address{Global: true, GID: fabric.GID{2}}
-	na, nb := h.Add(a), h.Add(b)
-	if na == nb || h.Add(a) != na {
-		t.Fatal("two peers have the same handle, or one peer has two")
+	add := func(pd *fabric.PD, gid byte) uint16 {
+		t.Helper()
+		n, err := h.Add(pd, fabric.GID{gid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
 	}
-	h.Remove(na)
-	if h.of(a.GID) != na || h.lookup(na) == nil {
+	x, y := &fabric.PD{Num: 1}, &fabric.PD{Num: 2}
+	a, b, c := add(x, 1), add(x, 2), add(y, 1)
+	if a == b || b == c || c == a || add(x, 1) != a {
+		t.Fatal("two peers have the same handle, or one has two")
+	}
+	if h.lookup(x, a) == nil || h.lookup(y, a) != nil || h.lookup(x, 99) != nil {
+		t.Error("a handle is found where it is not, or not where it is")
+	}
+	h.Remove(a)
+	if h.of(x, fabric.GID{1}) != a || h.lookup(x, a) == nil {
 		t.Error("the handle went while it was used")
 	}
-	h.Remove(na)
-	if h.of(a.GID) != UnknownHandle || h.lookup(na) != nil || h.of(b.GID) != nb {
+	h.Remove(a)
+	if h.of(x, fabric.GID{1}) != UnknownHandle || h.lookup(x, a) != nil || h.of(x, fabric.GID{2}) != b || !h.knows(fabric.GID{1}) {
 		t.Error("the wrong handles are left")
 	}
-	if h.Add(fabric.Address{Global: true, GID: fabric.GID{3}}) != na {
-		t.Error("a free number is not used")
+	h.Remove(c)
+	if h.knows(fabric.GID{1}) {
+		t.Error("a peer without handles is known")
 	}
+	if n := add(y, 3); n != a && n != c {
+		t.Error("no free number is used")
+	}
+	for i := range UnknownHandle {
+		if _, err := h.Add(x, fabric.GID{1: byte(i >> 8), 2: byte(i), 3: 1}); err != nil {
+			return
+		}
+	}
+	t.Error("more handles than numbers")
 }
 
 func TestArming(t *testing.T) {

@@ -134,11 +134,11 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 		r.HasImm = true
 		binary.BigEndian.PutUint32(r.Imm[:], le.Uint32(wqe[8:]))
 	}
-	h := q.Handles.lookup(le.Uint16(wqe[12:]))
+	h := q.Handles.lookup(q.Fabric.PD, le.Uint16(wqe[12:]))
 	if h == nil {
 		return problem("address handle", statusInvalidAH)
 	}
-	r.To = h.to
+	r.To = fabric.Address{Global: true, GID: h.gid}
 	n := int(le.Uint16(wqe[6:]))
 	body := wqe[metaSize:]
 	switch {
@@ -199,7 +199,7 @@ func (q *QP) addInline(r *fabric.Request, data []byte) {
 
 // CompleteSend implements fabric.Queues.
 func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
-	h := q.Handles.lookup(q.Handles.of(r.To.GID))
+	h := q.Handles.lookup(q.Fabric.PD, q.Handles.of(q.Fabric.PD, r.To.GID))
 	code := cmp.Or(r.Vendor, statusOf(st))
 	switch {
 	case h == nil: // the program ended it
@@ -250,7 +250,7 @@ func (q *QP) RecvPending() bool {
 // CompleteRecv implements fabric.Queues.
 func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 	e := entry{queue: recvQueue, request: r.Index, status: statusOf(a.Status), qpn: uint16(q.Fabric.Num), length: uint32(a.Length),
-		handle: q.Handles.of(a.Source), source: a.Source, srcQPN: uint16(a.SourceQPN), hasImm: a.HasImm, imm: a.Imm}
+		handle: q.Handles.of(q.Fabric.PD, a.Source), source: a.Source, srcQPN: uint16(a.SourceQPN), hasImm: a.HasImm, imm: a.Imm, unsolicited: a.Unsolicited}
 	if a.Op == fabric.OpWrite {
 		e.op = opWrite
 	}
@@ -258,7 +258,7 @@ func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 }
 
 // Knows implements fabric.Acquainted.
-func (q *QP) Knows(g fabric.GID) bool { return q.Handles.of(g) != UnknownHandle }
+func (q *QP) Knows(g fabric.GID) bool { return q.Handles.knows(g) }
 
 // ExecuteLocal implements fabric.Queues.
 func (*QP) ExecuteLocal(*fabric.Request) fabric.Status { return fabric.LocalQPOpError }

@@ -438,14 +438,14 @@ func (f *Fabric) write(p *QP, from *Origin, r *Request) outcome {
 			return nak(p, RemoteAccessError, EventQPAccessError)
 		}
 	}
-	if r.HasImm && !p.Queues.NextRecv(&p.recv) {
+	if r.HasImm && !p.UnsolicitedWrites && !p.Queues.NextRecv(&p.recv) {
 		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
 	if o, ok := f.move(p, f.remote, f.local); !ok {
 		return o
 	}
 	if r.HasImm {
-		p.Queues.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
+		p.Queues.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
 			SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID})
 	}
 	return ended(Success)

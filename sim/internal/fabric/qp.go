@@ -57,6 +57,8 @@ type QP struct {
 	HasSRQ bool
 	DCKey  uint64 // of a DCT
 
+	UnsolicitedWrites bool // those with immediate data take no receive request
+
 	Num    uint32 // given by Device.AddQP, as is Device
 	Device *Device
 	State  State

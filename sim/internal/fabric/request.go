@@ -85,6 +85,8 @@ type Arrival struct {
 	PKeyIndex  uint16
 	SLID       uint16
 	SL         uint8
+
+	Unsolicited bool // it took no receive request
 }
 
 // Queues are a queue pair's work queues and the completion queues behind them,

@@ -65,7 +65,16 @@ type EFACreateQP struct {
 	RQRingSize   uint32 // bytes
 	SQRingSize   uint32 // bytes
 	DriverQPType uint32
+	Flags        uint16
+	SL           uint8
+	_            [5]byte
 }
+
+// Values of EFACreateQP.
+const (
+	EFAQPSRD              = 0
+	EFAQPUnsolicitedWrite = 1 << 0
+)
 
 // EFACreateQPResp is struct efa_ibv_create_qp_resp.
 type EFACreateQPResp struct {
@@ -106,10 +115,11 @@ type EFAQueryDeviceResp struct {
 
 // Capabilities of EFAQueryDeviceResp.
 const (
-	EFACapRDMARead        = 1 << 0
-	EFACapRNRRetry        = 1 << 1
-	EFACapCQNotifications = 1 << 2
-	EFACapCQWithSGID      = 1 << 3
-	EFACapDataPolling128  = 1 << 4
-	EFACapRDMAWrite       = 1 << 5
+	EFACapRDMARead         = 1 << 0
+	EFACapRNRRetry         = 1 << 1
+	EFACapCQNotifications  = 1 << 2
+	EFACapCQWithSGID       = 1 << 3
+	EFACapDataPolling128   = 1 << 4
+	EFACapRDMAWrite        = 1 << 5
+	EFACapUnsolicitedWrite = 1 << 6
 )

@@ -39,7 +39,7 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"efa_ibv_alloc_pd_resp", unsafe.Sizeof(EFAAllocPDResp{}), 8},
 		{"efa_ibv_create_cq", unsafe.Sizeof(EFACreateCQ{}), 16},
 		{"efa_ibv_create_cq_resp", unsafe.Sizeof(EFACreateCQResp{}), 40},
-		{"efa_ibv_create_qp", unsafe.Sizeof(EFACreateQP{}), 16},
+		{"efa_ibv_create_qp", unsafe.Sizeof(EFACreateQP{}), 24},
 		{"efa_ibv_create_qp_resp", unsafe.Sizeof(EFACreateQPResp{}), 64},
 		{"efa_ibv_create_ah_resp", unsafe.Sizeof(EFACreateAHResp{}), 8},
 		{"efa_ibv_ex_query_device_resp", unsafe.Sizeof(EFAQueryDeviceResp{}), 24},

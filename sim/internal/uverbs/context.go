@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/sim/internal/efa"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
 	"github.com/goverbs/goverbs/sim/internal/uapi"
@@ -34,8 +33,7 @@ type Context struct {
 	identity *Identity
 	pages    *pages
 	before   func(verb string) error
-	handles  efa.Handles // of an EFA device
-	id       uint64      // in package interpose
+	id       uint64 // in package interpose
 
 	objects  table
 	async    *eventFile

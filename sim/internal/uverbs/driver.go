@@ -18,7 +18,9 @@ type Driver interface {
 
 	pd(r *uapi.Request, p *fabric.PD)
 	// ah may return what is to be done when the handle ends.
-	ah(c *Context, r *uapi.Request, a *uapi.AHAttr) (release func())
+	ah(c *Context, r *uapi.Request, p *fabric.PD, a *uapi.AHAttr) (release func(), err error)
+	// access refuses rights to memory that the device can't give.
+	access(a fabric.Access) error
 
 	// createCQ sets the queue's Poller; notify is nil without a channel.
 	createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, failed func()) error

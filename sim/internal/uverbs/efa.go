@@ -15,6 +15,8 @@ import (
 // that is older.
 type EFA struct {
 	NoRead, NoWrite bool
+
+	handles efa.Handles
 }
 
 const (
@@ -25,7 +27,7 @@ const (
 	efaMaxRDMASGE = 1
 )
 
-func (EFA) context(_ *Context, r *uapi.Request) {
+func (*EFA) context(_ *Context, r *uapi.Request) {
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAContextResp{
 		CmdsSuppUdataMask: uapi.EFAUdataQueryDevice | uapi.EFAUdataCreateAH,
 		SubCQsPerCQ:       1,
@@ -35,18 +37,18 @@ func (EFA) context(_ *Context, r *uapi.Request) {
 	})
 }
 
-func (EFA) limits(a *uapi.DeviceAttr) {
+func (*EFA) limits(a *uapi.DeviceAttr) {
 	a.MaxSGE, a.MaxSGERead = efaMaxSQSGE, efaMaxRDMASGE
 	a.MaxQPRdAtom, a.MaxQPInitRdAtom, a.MaxResRdAtom = 0, 0, 0
 }
 
-func (e EFA) device(c *Context, r *uapi.Request) {
+func (e *EFA) device(c *Context, r *uapi.Request) {
 	caps := uint32(uapi.EFACapRNRRetry | uapi.EFACapCQNotifications | uapi.EFACapCQWithSGID)
 	if !e.NoRead {
 		caps |= uapi.EFACapRDMARead
 	}
 	if !e.NoWrite {
-		caps |= uapi.EFACapRDMAWrite
+		caps |= uapi.EFACapRDMAWrite | uapi.EFACapUnsolicitedWrite
 	}
 	l := &c.device.Limits
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAQueryDeviceResp{
@@ -59,19 +61,36 @@ func (e EFA) device(c *Context, r *uapi.Request) {
 	})
 }
 
-func (EFA) pd(r *uapi.Request, p *fabric.PD) {
+func (*EFA) pd(r *uapi.Request, p *fabric.PD) {
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAAllocPDResp{PDN: uint16(p.Num)})
 }
 
-func (EFA) ah(c *Context, r *uapi.Request, a *uapi.AHAttr) func() {
-	h := c.handles.Add(fabric.Address{Global: true, GID: a.DGID})
+func (e *EFA) ah(_ *Context, r *uapi.Request, p *fabric.PD, a *uapi.AHAttr) (func(), error) {
+	h, err := e.handles.Add(p, a.DGID)
+	if err != nil {
+		return nil, err
+	}
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateAHResp{Handle: h})
-	return func() { c.handles.Remove(h) }
+	return func() { e.handles.Remove(h) }, nil
 }
 
-func (EFA) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, _ func()) error {
+func (e *EFA) access(a fabric.Access) error {
+	can := fabric.LocalWrite | fabric.OptionalFlags
+	if !e.NoRead {
+		can |= fabric.RemoteRead
+	}
+	if !e.NoWrite {
+		can |= fabric.RemoteWrite
+	}
+	if a&^can != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	return nil
+}
+
+func (*EFA) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, _ func()) error {
 	in := uapi.In[uapi.EFACreateCQ](r, uapi.AttrUHWIn)
-	if in.NumSubCQs != 1 {
+	if in.CompMask != 0 || in.NumSubCQs != 1 {
 		return syscall.EINVAL
 	}
 	ring, err := c.pages.mapped(int64(entries) * int64(in.EntrySize))
@@ -97,11 +116,11 @@ func (EFA) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, _ f
 	return nil
 }
 
-func (EFA) resizeCQ(*uapi.Request, *cq, int) error { return syscall.EOPNOTSUPP }
+func (*EFA) resizeCQ(*uapi.Request, *cq, int) error { return syscall.EOPNOTSUPP }
 
-func (EFA) createSRQ(*Context, *uapi.Request, *srq) error { return syscall.EOPNOTSUPP }
+func (*EFA) createSRQ(*Context, *uapi.Request, *srq) error { return syscall.EOPNOTSUPP }
 
-func (EFA) has(t fabric.QPType) bool { return t == fabric.SRD || t == fabric.UD }
+func (*EFA) has(t fabric.QPType) bool { return t == fabric.SRD || t == fabric.UD }
 
 // Where the doorbells lie in their page.
 const (
@@ -109,11 +128,17 @@ const (
 	efaRecvDoorbell = 8
 )
 
-func (e EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *srq) error {
+func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *srq) error {
 	in := uapi.In[uapi.EFACreateQP](r, uapi.AttrUHWIn)
-	if in.SQRingSize > efaMaxLLQ || in.SQRingSize%64 != 0 || in.RQRingSize%16 != 0 || q.cap.MaxInlineData > efaInlineSize {
+	unsolicited := in.Flags&uapi.EFAQPUnsolicitedWrite != 0
+	switch {
+	case in.CompMask != 0, in.SQRingSize > efaMaxLLQ, in.SQRingSize%64 != 0, in.RQRingSize%16 != 0, q.cap.MaxInlineData > efaInlineSize,
+		q.cap.MaxSendSGE > efaMaxSQSGE, q.cap.MaxRecvSGE > efaMaxRQSGE:
 		return syscall.EINVAL
+	case q.Type == fabric.SRD && in.DriverQPType != uapi.EFAQPSRD, in.Flags&^uapi.EFAQPUnsolicitedWrite != 0, unsolicited && e.NoWrite:
+		return syscall.EOPNOTSUPP
 	}
+	q.UnsolicitedWrites = unsolicited
 	var ranges [3]pageRange
 	for i, size := range []uint32{in.SQRingSize, in.RQRingSize, pageSize} {
 		p, err := c.pages.mapped(int64(size))
@@ -138,7 +163,7 @@ func (e EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *srq
 		}
 		return err
 	}
-	m.SendCQ, m.RecvCQ, m.Fabric, m.Handles = send.Poller.(*efa.CQ), recv.Poller.(*efa.CQ), q.QP, &c.handles
+	m.SendCQ, m.RecvCQ, m.Fabric, m.Handles = send.Poller.(*efa.CQ), recv.Poller.(*efa.CQ), q.QP, &e.handles
 	q.Queues, q.pages = m, ranges[:]
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateQPResp{
 		SQDBOffset: efaSendDoorbell, RQDBOffset: efaRecvDoorbell,
@@ -149,4 +174,4 @@ func (e EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *srq
 	return nil
 }
 
-func (EFA) modifyQP(*uapi.Request, *fabric.QP) {}
+func (*EFA) modifyQP(*uapi.Request, *fabric.QP) {}

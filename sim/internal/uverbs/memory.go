@@ -119,6 +119,9 @@ func (c *Context) regMR(r *uapi.Request) error {
 	if in.Length > c.device.Limits.MaxMRSize {
 		return syscall.EINVAL
 	}
+	if err := c.identity.Driver.access(fabric.Access(in.AccessFlags)); err != nil {
+		return err
+	}
 	m := &fabric.MR{PD: p.PD, Access: fabric.Access(in.AccessFlags), IOVA: in.IOVA, Len: in.Length, Addr: dma.Addr(in.Start)}
 	_, n := pagesOf(&in)
 	h, err := c.addMR(&mr{MR: m, needs: needs{p}, pinned: n})
@@ -148,6 +151,9 @@ func (c *Context) regDMABuf(r *uapi.Request) error {
 	off, length, iova := r.Uint(uapi.AttrDMABufOffset), r.Uint(uapi.AttrDMABufLength), r.Uint(uapi.AttrDMABufIOVA)
 	access := fabric.Access(r.Uint(uapi.AttrDMABufAccess))
 	if err := fabric.CheckAccess(access); err != nil {
+		return err
+	}
+	if err := c.identity.Driver.access(access); err != nil {
 		return err
 	}
 	if length == 0 || off+length < off || off%pageSize != iova%pageSize {
@@ -214,8 +220,12 @@ func (c *Context) createAH(r *uapi.Request) error {
 	if c.ahs >= c.device.Limits.MaxAH {
 		return syscall.ENOMEM
 	}
+	release, err := c.identity.Driver.ah(c, r, p.PD, &in.Attr)
+	if err != nil {
+		return err
+	}
 	c.ahs++
-	h := c.objects.add(&ah{needs: needs{p}, release: c.identity.Driver.ah(c, r, &in.Attr)})
+	h := c.objects.add(&ah{needs: needs{p}, release: release})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateAHResp{Handle: h})
 	return nil
 }

@@ -54,11 +54,13 @@ func (Mlx5) pd(r *uapi.Request, p *fabric.PD) {
 }
 
 // ah tells the Ethernet address, which the kernel would ask the network for.
-func (Mlx5) ah(c *Context, r *uapi.Request, a *uapi.AHAttr) func() {
+func (Mlx5) ah(c *Context, r *uapi.Request, _ *fabric.PD, a *uapi.AHAttr) (func(), error) {
 	mac, _ := c.fabric.MACOf(a.DGID)
 	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateAHResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5CreateAHResp{})), DMAC: mac})
-	return nil
+	return nil, nil
 }
+
+func (Mlx5) access(fabric.Access) error { return nil }
 
 func (Mlx5) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, failed func()) error {
 	in := uapi.In[uapi.Mlx5CreateCQ](r, uapi.AttrUHWIn)
