@@ -301,6 +301,29 @@ func TestRegistrationChecksTheMemory(t *testing.T) {
 	}
 }
 
+func TestReregistrationKeepsTheKey(t *testing.T) {
+	a, b := pair(t, endConfig{})
+	mr := b.register(b.buf[:4096], allAccess)
+	write := func(at uint64, want ibverbs.WCStatus) {
+		t.Helper()
+		a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: at, rkey: mr.RKey})
+		a.waitSend(1, want)
+	}
+	key := mr.RKey
+	moved := addr(b.buf) + 8192
+	if err := ibverbs.ReregMR(mr, ibverbs.IBV_REREG_MR_CHANGE_TRANSLATION, nil, capi.Addr(moved), 4096, 0); err != nil {
+		t.Fatal(err)
+	}
+	if mr.RKey != key {
+		t.Errorf("key %#x became %#x", key, mr.RKey)
+	}
+	write(moved, ibverbs.IBV_WC_SUCCESS)
+	if err := ibverbs.ReregMR(mr, ibverbs.IBV_REREG_MR_CHANGE_ACCESS, nil, 0, 0, ibverbs.IBV_ACCESS_REMOTE_READ); err != nil {
+		t.Fatal(err)
+	}
+	write(moved, ibverbs.IBV_WC_REM_ACCESS_ERR)
+}
+
 // Hardware would write to the pages it pinned; the emulator notices that they
 // are gone.
 func TestMemoryUnmappedUnderARegistration(t *testing.T) {

@@ -19,6 +19,8 @@ type Fabric struct {
 	mu     sync.Mutex // below the fabric's own
 	faults []*Fault
 	traces []*Trace
+
+	counters map[*fabric.Device]*Counters
 }
 
 // Device is one of a fabric's devices, as a test handles it.

@@ -144,6 +144,13 @@ func TestDroppedAndDelayedRequestsArrive(t *testing.T) {
 			if fault.Hits() != want {
 				t.Errorf("%d hits, want %d", fault.Hits(), want)
 			}
+			d, err := f.Device("sim_mlx5_0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := d.Counters(), (sim.Counters{Requests: 3, Retried: uint64(want), Bytes: 24}); got != want {
+				t.Errorf("counters are %+v, want %+v", got, want)
+			}
 			if got := trace.Records()[0].Attempts; got != want+1 {
 				t.Errorf("%d attempts, want %d", got, want+1)
 			}

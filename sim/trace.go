@@ -88,10 +88,11 @@ func (t *Trace) Close() error {
 	return nil
 }
 
-// observe records how a request ended.
+// observe counts and records how a request ended.
 func (f *Fabric) observe(q *fabric.QP, r *fabric.Request, st fabric.Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.count(q.Device, r, st)
 	if len(f.traces) == 0 {
 		return
 	}

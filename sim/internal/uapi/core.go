@@ -140,6 +140,32 @@ type RegMRResp struct {
 	LKey, RKey uint32
 }
 
+// ReregMR is struct ib_uverbs_rereg_mr.
+type ReregMR struct {
+	_           structs.HostLayout
+	_           uint64
+	Handle      uint32
+	Flags       uint32
+	Start       uint64
+	Length      uint64
+	IOVA        uint64
+	PDHandle    uint32
+	AccessFlags uint32
+}
+
+// What ReregMR changes.
+const (
+	ReregTranslation = 1 << 0
+	ReregPD          = 1 << 1
+	ReregAccess      = 1 << 2
+)
+
+// ReregMRResp is struct ib_uverbs_rereg_mr_resp.
+type ReregMRResp struct {
+	_          structs.HostLayout
+	LKey, RKey uint32
+}
+
 // CreateCompChannelResp is struct ib_uverbs_create_comp_channel_resp.
 type CreateCompChannelResp struct {
 	_  structs.HostLayout

@@ -203,6 +203,7 @@ func init() {
 		write(uapi.CmdCreateAH):                    {"create_ah", (*Context).createAH, nil},
 		{uapi.ObjectAH, uapi.MethodEnd, 0}:         {"destroy_ah", endMethod[*ah], nil},
 		write(uapi.CmdRegMR):                       {"reg_mr", (*Context).regMR, pin},
+		write(uapi.CmdReregMR):                     {"rereg_mr", (*Context).reregMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRRegDMABuf, 0}: {"reg_dmabuf_mr", (*Context).regDMABuf, nil},
 		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {"query_mr", (*Context).queryMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},

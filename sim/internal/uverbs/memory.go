@@ -49,11 +49,15 @@ func pagesOf(in *uapi.RegMR) (first, n uint64) {
 // program that unmaps registered memory gets errors, not its old pages.
 func pin(r *uapi.Request) error {
 	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
+	return pinPages(&in)
+}
+
+func pinPages(in *uapi.RegMR) error {
 	access := fabric.Access(in.AccessFlags)
 	if err := fabric.CheckAccess(access); err != nil {
 		return err
 	}
-	first, n := pagesOf(&in)
+	first, n := pagesOf(in)
 	if access&fabric.OnDemand != 0 {
 		return nil
 	}
@@ -129,6 +133,40 @@ func (c *Context) regMR(r *uapi.Request) error {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.RegMRResp{Handle: h, LKey: m.Key, RKey: m.Key})
+	return nil
+}
+
+// reregMR changes a region. It keeps its key.
+func (c *Context) reregMR(r *uapi.Request) error {
+	in := uapi.In[uapi.ReregMR](r, uapi.AttrCoreIn)
+	m, err := lookup[*mr](&c.objects, in.Handle)
+	if err != nil || m.Indirect || m.mapped != nil || in.Flags == 0 || in.Flags&^(uapi.ReregTranslation|uapi.ReregPD|uapi.ReregAccess) != 0 {
+		return syscall.EINVAL
+	}
+	p := m.parents()[0].(*pd)
+	if in.Flags&uapi.ReregPD != 0 {
+		if p, err = c.findPD(in.PDHandle); err != nil {
+			return err
+		}
+	}
+	next := uapi.RegMR{Start: uint64(m.Addr), Length: m.Len, IOVA: m.IOVA, AccessFlags: uint32(m.Access)}
+	if in.Flags&uapi.ReregTranslation != 0 {
+		next.Start, next.Length, next.IOVA = in.Start, in.Length, in.IOVA
+	}
+	if in.Flags&uapi.ReregAccess != 0 {
+		next.AccessFlags = in.AccessFlags
+	}
+	if err := pinPages(&next); err != nil {
+		return err
+	}
+	_, n := pagesOf(&next)
+	pinned.Add(n - m.pinned)
+	m.pinned = n
+	*m.parents()[0].users()--
+	*p.users()++
+	m.needs = needs{p}
+	m.PD, m.Access, m.Addr, m.Len, m.IOVA = p.PD, fabric.Access(next.AccessFlags), dma.Addr(next.Start), next.Length, next.IOVA
+	uapi.Out(r, uapi.AttrCoreOut, uapi.ReregMRResp{LKey: m.Key, RKey: m.Key})
 	return nil
 }
 
