@@ -22,8 +22,8 @@ const exchangeTimeout = 30 * time.Second
 // example. It reads no byte too many, so conn can carry the program's own data
 // before and after, such as a [Remote] as JSON. It ends when ctx does, or after
 // 30 seconds if ctx has no deadline. A deadline of conn is left as it was, unless
-// ctx ends; then there is none. After an error conn is of no further use, and qp
-// is to be closed.
+// ctx ends; then there is none. After an error conn is of no further use,
+// whatever its deadlines, and qp is to be closed.
 //
 // If the peer's side fails, the error gives the peer's reason. What is not an
 // Exchange at the other end, or one of another version, is an error too.
@@ -96,7 +96,7 @@ func closedByPeer(err error) bool {
 }
 
 // exchangeEndpoints sends local and returns what the peer sent.
-func exchangeEndpoints(conn io.ReadWriter, local Endpoint) (Endpoint, error) {
+func exchangeEndpoints(conn net.Conn, local Endpoint) (Endpoint, error) {
 	out, err := local.MarshalBinary()
 	if err != nil {
 		return Endpoint{}, err
@@ -126,7 +126,7 @@ const (
 
 // exchangeReady tells the peer that this side is ready, or the reason why not,
 // and waits to hear the same.
-func exchangeReady(conn io.ReadWriter, local error) error {
+func exchangeReady(conn net.Conn, local error) error {
 	reason := ""
 	if local != nil {
 		reason = local.Error()
@@ -153,6 +153,9 @@ func exchangeReady(conn io.ReadWriter, local error) error {
 	})
 }
 
+// lastWords bounds how long a peer that sent nonsense has to take our side.
+const lastWords = time.Second
+
 // headerLen is the length of a message's kind and version.
 const headerLen = 4
 
@@ -166,14 +169,17 @@ func readHeader(conn io.Reader, header []byte, kind string, version byte) error 
 
 // swap writes out while read runs: both sides send first, and a connection may
 // have no buffer that lets a write end before the peer reads.
-func swap(conn io.Writer, out []byte, read func() error) error {
+func swap(conn net.Conn, out []byte, read func() error) error {
 	written := make(chan error, 1)
 	go func() {
 		_, err := conn.Write(out)
 		written <- err
 	}()
 	readErr := read()
-	// If reading failed this waits for the peer to take our side too, or for the deadline.
+	if readErr != nil {
+		// A peer that is only of another version wants to see that, too.
+		conn.SetWriteDeadline(time.Now().Add(lastWords))
+	}
 	writeErr := <-written
 	if readErr != nil {
 		return readErr

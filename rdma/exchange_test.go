@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 )
 
@@ -255,4 +256,23 @@ func FuzzExchange(f *testing.F) {
 			t.Errorf("%q was accepted", sent)
 		}
 	})
+}
+
+// A peer that is none may neither read nor close.
+func TestExchangeDoesNotWaitForAPeerThatSentNonsense(t *testing.T) {
+	for _, said := range []string{"GET / HTTP/1.1\r\n", "RDE\x07and more", "RDE\x01" + strings.Repeat("\xff", endpointLen)} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer there.Close()
+			defer here.Close()
+			go there.Write([]byte(said))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			begin := time.Now()
+			r := <-exchangeAsync(ctx, here, testEndpoint, nil)
+			if took := time.Since(begin); r.err == nil || errors.Is(r.err, os.ErrDeadlineExceeded) || took > time.Minute {
+				t.Errorf("%q: after %v: %v", said, took, r.err)
+			}
+		})
+	}
 }
