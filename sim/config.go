@@ -187,7 +187,7 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	}
 	d := &fabric.Device{Name: dc.Name, Limits: m.limits}
 	if dc.Model == EFA {
-		d.SlotShift, d.FlatKeys, d.NoGRH = 8, true, true // numbers of 16 bits
+		d.SlotShift, d.FlatKeys = 8, true // numbers of 16 bits
 	}
 	l := &d.Limits
 	for _, f := range []struct {

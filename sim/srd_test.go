@@ -144,7 +144,7 @@ func TestDatagramsOfEFA(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.waitSend(2, ibverbs.IBV_WC_SUCCESS)
-	if wc := b.waitRecv(1, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 100 || !bytes.Equal(b.buf[:100], a.buf[5:105]) {
+	if wc := b.waitRecv(1, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 140 || !bytes.Equal(b.buf[40:140], a.buf[5:105]) {
 		t.Errorf("%d bytes arrive, or wrong ones", wc.ByteLen)
 	}
 }

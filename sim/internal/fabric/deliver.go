@@ -350,8 +350,7 @@ func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
 	length, grh := r.Length, false
-	withGRH := p.Type == UD && !p.Device.NoGRH
-	if withGRH {
+	if p.Type == UD {
 		length += grhLen
 		grh = r.To.Global
 	}
@@ -368,7 +367,7 @@ func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 		p.Queues.CompleteRecv(&p.recv, a)
 		return nak(p, RemoteOperationError, 0)
 	}
-	if withGRH {
+	if p.Type == UD {
 		f.remote = placeGRH(f.remote, from, r, grh)
 	}
 	if o, ok := f.move(p, f.remote, f.local); !ok {

@@ -79,10 +79,8 @@ type Device struct {
 
 	// SlotShift is where in a queue pair's number the process's slot begins: the
 	// number has that many bits for it. FlatKeys says that keys are plain indices.
-	// NoGRH says that datagrams leave no room for a header.
 	SlotShift uint
 	FlatKeys  bool
-	NoGRH     bool
 
 	fabric  *Fabric
 	keys    keys
