@@ -24,7 +24,7 @@ const srdOps = ibverbs.IBV_QP_EX_WITH_SEND | ibverbs.IBV_QP_EX_WITH_SEND_WITH_IM
 
 // srdPair gives a fabric two EFA devices with a queue pair each; they know each
 // other.
-func srdPair(t *testing.T, cfg sim.Config, ops ibverbs.QPCreateSendOpsFlags) (f *sim.Fabric, a, b *srdEnd, toB *ibverbs.AH) {
+func srdPair(t testing.TB, cfg sim.Config, ops ibverbs.QPCreateSendOpsFlags) (f *sim.Fabric, a, b *srdEnd, toB *ibverbs.AH) {
 	t.Helper()
 	if cfg.Devices == nil {
 		cfg.Devices = []sim.DeviceConfig{{Model: sim.EFA}, {Model: sim.EFA}}
@@ -686,5 +686,39 @@ func TestWritesOnEFA(t *testing.T) {
 		if wc := u.waitRecv(0, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 8 || wc.ImmData().Host() != 77 {
 			t.Errorf("%d bytes, immediate %d", wc.ByteLen, wc.ImmData().Host())
 		}
+	}
+}
+
+// BenchmarkReadsOfEFA keeps a queue full of reads of 64 bytes.
+func BenchmarkReadsOfEFA(b *testing.B) {
+	_, x, y, ah := srdPair(b, sim.Config{}, srdOps)
+	qpn, key, from, to := ibverbs.QPNum(y.qp), x.mr.LKey, addr(y.buf), addr(x.buf)
+	wcs := take[ibverbs.WC](x.node, 64)
+	b.SetBytes(64)
+	b.ReportAllocs()
+	const batch, window = 32, 64
+	for underWay, credit := 0, 0; b.Loop(); { // an iteration is one request
+		if credit--; credit >= 0 {
+			continue
+		}
+		credit += batch
+		for underWay > window-batch {
+			got, err := ibverbs.PollCQ(x.scq, int32(len(wcs)), &wcs[0])
+			if err != nil || got > 0 && wcs[0].Status != ibverbs.IBV_WC_SUCCESS {
+				b.Fatal(err, wcs[0].Status)
+			}
+			underWay -= got
+		}
+		ibverbs.WRStart(x.ex)
+		for range batch {
+			ibverbs.SetQPExWRFlags(x.ex, ibverbs.IBV_SEND_SIGNALED)
+			ibverbs.WRRDMARead(x.ex, y.mr.RKey, from)
+			ibverbs.WRSetSGE(x.ex, key, to, 64)
+			ibverbs.WRSetUDAddr(x.ex, ah, qpn, srdQKey)
+		}
+		if err := ibverbs.WRComplete(x.ex); err != nil {
+			b.Fatal(err)
+		}
+		underWay += batch
 	}
 }
