@@ -50,12 +50,26 @@ func nextOf(t testing.TB, r *rdma.EventReader, want rdma.EventType) rdma.Event {
 	}
 }
 
-// A link that goes down and up is told to every reader.
-func TestPortEvents(t *testing.T) {
+// linkSwitch returns an open device and what takes the link of its first port
+// down and up.
+func linkSwitch(t *testing.T) (dev *rdma.Device, set func(up bool)) {
+	t.Helper()
+	if rdmatest.Emulating() {
+		f := newFabric(t, nil)
+		name := f.Devices()[0]
+		link := simDevice(t, f, name)
+		return openDevice(t, name, nil), func(up bool) { check(t, link.SetLink(1, up)) }
+	}
 	if os.Getenv("RDMAVM_GUEST") != "1" {
 		rdmatest.Skip(t, "takes a network interface down, which is done in a virtual machine only (make test-rxe)")
 	}
-	dev := openDevice(t, rdmatest.Devices(t, 1)[0], nil)
+	dev = openDevice(t, rdmatest.Devices(t, 1)[0], nil)
+	return dev, func(up bool) { setLink(t, dev.Info().Ports[0].NetDev, up) }
+}
+
+// A link that goes down and up is told to every reader.
+func TestPortEvents(t *testing.T) {
+	dev, setLink := linkSwitch(t)
 	port := dev.Info().Ports[0]
 	var readers []*rdma.EventReader
 	for range 2 {
@@ -66,13 +80,13 @@ func TestPortEvents(t *testing.T) {
 		defer r.Close()
 		readers = append(readers, r)
 	}
-	setLink(t, port.NetDev, false)
+	setLink(false)
 	for _, r := range readers {
 		if e := nextOf(t, r, rdma.EventPortErr); e.Port != port.Number {
 			t.Errorf("event %v, want port %d", e, port.Number)
 		}
 	}
-	setLink(t, port.NetDev, true)
+	setLink(true)
 	for _, r := range readers {
 		if e := nextOf(t, r, rdma.EventPortActive); e.Port != port.Number {
 			t.Errorf("event %v, want port %d", e, port.Number)

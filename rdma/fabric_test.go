@@ -12,7 +12,7 @@ import (
 // such as there are anyway, and takes them away at its end.
 func newFabric(t testing.TB, cfg *sim.Config) *sim.Fabric {
 	t.Helper()
-	rdmatest.Emulated(t)
+	rdmatest.NeedsEmulation(t)
 	f, err := sim.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/sim"
 )
 
 // openDomain opens a device and a domain for the length of a test.
@@ -185,11 +186,14 @@ func aliased(t *testing.T, size, piece uintptr) uintptr {
 	return uintptr(base)
 }
 
-func TestRealDMABufIsUnsupportedOrRegistered(t *testing.T) {
+// A DMA-buf is reached by the addresses that were chosen for it.
+func TestDMABufIsRegistered(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	rdmatest.Needs(t, name, rdmatest.DMABuf)
-	fd := dmaBuf(t, 1<<20)
-	m, err := openDomain(t, name, nil).RegisterDMABuf(fd, 4096, 8192, 0x10000, nil)
+	fd, memory := dmaBuf(t, 1<<20)
+	a, b := newSide(t, name, nil), newSide(t, name, nil)
+	connect(t, a, b)
+	m, err := b.dom.RegisterDMABuf(fd, 4096, 8192, 0x10000, &rdma.MemoryConfig{Access: allRemote})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,24 +201,36 @@ func TestRealDMABufIsUnsupportedOrRegistered(t *testing.T) {
 	if v := m.View(); v.RDMAAddr() != 0x10000 || v.Addr() != 0 || v.Size() != 8192 {
 		t.Errorf("view %v", v)
 	}
+	fill(t, a.mem, 1)
+	check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 100), mustSlice(t, m.Remote(), 1000, 100)))
+	got := make([]byte, 100)
+	if _, err := memory.ReadAt(got, 4096+1000); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "memory of the DMA-buf", got, contents(t, a.mem)[:100])
 }
 
-// dmaBuf makes a DMA-buf of ordinary memory.
-func dmaBuf(t *testing.T, size int64) int {
+// dmaBuf makes a DMA-buf of ordinary memory, which can also be read as a file.
+// An emulated device takes the file itself for one.
+func dmaBuf(t *testing.T, size int64) (fd int, memory *os.File) {
 	t.Helper()
+	memfd, err := unix.MemfdCreate("dmabuf", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory = os.NewFile(uintptr(memfd), "dmabuf")
+	t.Cleanup(func() { check(t, memory.Close()) })
+	if err := memory.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if rdmatest.Emulating() {
+		return memfd, memory
+	}
 	udmabuf, err := os.OpenFile("/dev/udmabuf", os.O_RDWR, 0)
 	if err != nil {
 		rdmatest.Skip(t, "needs the kernel module udmabuf: "+err.Error())
 	}
 	defer udmabuf.Close()
-	memfd, err := unix.MemfdCreate("dmabuf", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(memfd)
-	if err := unix.Ftruncate(memfd, size); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := unix.FcntlInt(uintptr(memfd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
 		t.Fatal(err)
 	}
@@ -223,17 +239,21 @@ func dmaBuf(t *testing.T, size int64) int {
 		memfd, flags uint32
 		offset, size uint64
 	}{memfd: uint32(memfd), size: uint64(size)}
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, udmabuf.Fd(), 0x40187542, uintptr(unsafe.Pointer(&create)))
+	buf, _, errno := unix.Syscall(unix.SYS_IOCTL, udmabuf.Fd(), 0x40187542, uintptr(unsafe.Pointer(&create)))
 	if errno != 0 {
 		t.Fatal(errno)
 	}
-	t.Cleanup(func() { unix.Close(int(fd)) })
-	return int(fd)
+	t.Cleanup(func() { unix.Close(int(buf)) })
+	return int(buf), memory
 }
 
-func TestRealDMABufWithoutDriverSupportIsUnsupported(t *testing.T) {
+func TestDMABufWithoutDriverSupportIsUnsupported(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
-	if !strings.HasPrefix(name, "rxe") {
+	switch {
+	case rdmatest.Emulating():
+		f := newFabric(t, nil)
+		plan(t, f.FailVerb, sim.VerbFault{Verb: "reg_dmabuf_mr", Err: syscall.EOPNOTSUPP})
+	case !strings.HasPrefix(name, "rxe"):
 		rdmatest.Skip(t, "needs a device that can't do DMA-bufs, such as rxe (make test-rxe)")
 	}
 	file, err := os.Open(os.DevNull) // it never gets as far as looking at the file

@@ -61,11 +61,14 @@ func Emulate(devices func() ([]string, error), leaks func() map[string]int) {
 	emulation.on, emulation.devices, emulation.leaks = true, devices, leaks
 }
 
-// Emulated skips the test where devices are not emulated: what it does to them
-// can't be done to others.
-func Emulated(tb testing.TB) {
+// Emulating reports whether devices are emulated.
+func Emulating() bool { return emulation.on }
+
+// NeedsEmulation skips the test where devices are not emulated: what it does to
+// them can't be done to others.
+func NeedsEmulation(tb testing.TB) {
 	tb.Helper()
-	if !emulation.on {
+	if !Emulating() {
 		skip(tb, "needs emulated devices (make test, on a machine without others or with RDMA_TEST_DEVICE=sim)")
 	}
 	Devices(tb, 1)

@@ -1,0 +1,340 @@
+package rdma_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/sim"
+)
+
+// lifecycle goes through all that a program makes, from opening a device to a
+// write between two queue pairs, and closes it again. It ends at the first
+// error.
+func lifecycle(ctx context.Context, device string) (err error) {
+	var closers []func() error
+	defer func() {
+		for i := len(closers) - 1; i >= 0; i-- {
+			err = errors.Join(err, closers[i]())
+		}
+	}()
+	dev, err := rdma.Open(device, nil)
+	if err != nil {
+		return err
+	}
+	closers = append(closers, dev.Close)
+	dom, err := dev.Domain("lifecycle")
+	if err != nil {
+		return err
+	}
+	closers = append(closers, dom.Close)
+	mem, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: allRemote})
+	if err != nil {
+		return err
+	}
+	closers = append(closers, mem.Close)
+	cq, err := dev.CreateCQ(nil)
+	if err != nil {
+		return err
+	}
+	closers = append(closers, cq.Close)
+	var qps []*rdma.QP
+	var endpoints []rdma.Endpoint
+	for _, cfg := range []*rdma.QPConfig{nil, {CQ: cq}} {
+		qp, err := dom.CreateQP(cfg)
+		if err != nil {
+			return err
+		}
+		closers = append(closers, qp.Close)
+		endpoint, err := qp.Endpoint()
+		if err != nil {
+			return err
+		}
+		qps, endpoints = append(qps, qp), append(endpoints, endpoint)
+	}
+	for i, qp := range qps {
+		if err := qp.Connect(ctx, endpoints[1-i]); err != nil {
+			return err
+		}
+	}
+	return qps[0].Write(ctx, mem.View(), mem.Remote())
+}
+
+// makingVerbs are those that a lifecycle needs until it ends things. Left out
+// is alloc_uar, whose failure libmlx5 takes for success.
+var makingVerbs = []string{
+	"open_device", "get_context", "create_async", "create_comp_channel",
+	"alloc_pd", "reg_mr", "create_cq", "create_qp", "modify_qp",
+}
+
+// Whichever verb fails, the error is that verb's, and nothing is left.
+func TestAnyVerbCanFail(t *testing.T) {
+	f := newFabric(t, nil)
+	device := f.Devices()[0]
+	check(t, lifecycle(deadline(t), device))
+	for _, verb := range makingVerbs {
+		t.Run(verb, func(t *testing.T) {
+			for _, errno := range []syscall.Errno{syscall.ENOMEM, syscall.EIO} {
+				calls := 0
+				for failVerb(t, f, sim.VerbFault{Device: device, Verb: verb, Err: errno, After: calls}) {
+					calls++
+				}
+				if calls == 0 {
+					t.Error("it is never called")
+				}
+			}
+		})
+	}
+}
+
+// failVerb runs a lifecycle in which a verb fails. It returns false if the verb
+// was not called that often.
+func failVerb(t *testing.T, f *sim.Fabric, v sim.VerbFault) bool {
+	t.Helper()
+	objects, leaks := len(handle.Live()), fmt.Sprint(sim.Leaks())
+	fault, err := f.FailVerb(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { check(t, fault.Close()) }()
+	err = lifecycle(deadline(t), v.Device)
+	if fault.Hits() == 0 {
+		check(t, err)
+		return false
+	}
+	// The library tries other ways to open a device, and reports how those fail.
+	opens := v.Verb == "open_device" || v.Verb == "get_context"
+	if !errors.Is(err, v.Err) && !opens {
+		t.Errorf("call %d fails: error %v, want %v", v.After, err, v.Err)
+	}
+	if n := len(handle.Live()); n != objects {
+		t.Errorf("call %d fails with %v: %d objects are left, there were %d", v.After, v.Err, n, objects)
+	}
+	if now := fmt.Sprint(sim.Leaks()); now != leaks {
+		t.Errorf("call %d fails with %v: the device was left %s, it was %s", v.After, v.Err, now, leaks)
+	}
+	return true
+}
+
+// A request that fails is reported as the device does, and as the cause of all
+// that is flushed after it.
+func TestFailureIsTheCauseOfWhatIsFlushed(t *testing.T) {
+	f := newFabric(t, nil)
+	names := f.Devices()
+	for _, want := range []struct {
+		inject sim.Status
+		status rdma.WCStatus
+	}{
+		{sim.LocalLengthError, rdma.WCLocLenErr},
+		{sim.LocalQPOpError, rdma.WCLocQPOpErr},
+		{sim.LocalProtectionError, rdma.WCLocProtErr},
+		{sim.BadResponseError, rdma.WCBadRespErr},
+		{sim.RemoteInvalidRequest, rdma.WCRemInvReqErr},
+		{sim.RemoteAccessError, rdma.WCRemAccessErr},
+		{sim.RemoteOperationError, rdma.WCRemOpErr},
+		{sim.RetryExceeded, rdma.WCRetryExcErr},
+		{sim.RNRRetryExceeded, rdma.WCRNRRetryExcErr},
+		{sim.RemoteAborted, rdma.WCRemAbortErr},
+	} {
+		t.Run(want.status.String(), func(t *testing.T) {
+			a, cq := newBatchSide(t, names[0], nil)
+			b := newSide(t, names[1], nil)
+			connect(t, a, b)
+			plan(t, f.FailRequest, sim.RequestFault{QPN: a.qp.QPN(), Status: want.inject, Vendor: 0x42, After: 1})
+			batch := a.qp.Batch()
+			for i := range uint64(4) {
+				batch.Write(slice(t, a.mem, 0, 64), mustSlice(t, b.mem.Remote(), 0, 64), i)
+			}
+			if _, err := batch.Post(); err != nil {
+				t.Fatal(err)
+			}
+			wcs := waitFor(t, cq, 4)
+			check(t, wcs[0].Err())
+			if wcs[1].Token != 1 || wcs[1].Status != want.status || wcs[1].VendorErr != 0x42 || wcs[1].Bytes != 0 || wcs[1].Imm != 0 {
+				t.Errorf("the second completion is %+v, want %v and nothing else", wcs[1], want.status)
+			}
+			for i, wc := range wcs[2:] {
+				var cause *rdma.CompletionError
+				if wc.Token != uint64(i+2) || wc.Status != rdma.WCWRFlushErr || !errors.As(errors.Unwrap(wc.Err()), &cause) || cause.Status != want.status {
+					t.Errorf("completion %d is %+v, error %v; want it flushed because of %v", i+2, wc, wc.Err(), want.status)
+				}
+			}
+			var first *rdma.CompletionError
+			if !errors.As(a.qp.Err(), &first) || first.Status != want.status || first.VendorErr != 0x42 {
+				t.Errorf("the queue pair's error is %v", a.qp.Err())
+			}
+		})
+	}
+}
+
+// A receiver that is long not ready only delays; so do lost packets.
+func TestTransfersOutlastTrouble(t *testing.T) {
+	for name, trouble := range map[string]sim.RequestFault{
+		"RNR storm":    {Op: sim.Send, RNR: true, Times: 200},
+		"lost packets": {Drop: true, After: 3, Times: 50},
+		"slow network": {Delay: time.Millisecond, Times: 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, a, b := fabricPair(t, nil, &rdma.QPConfig{Config: rdma.Config{MinRNRTimer: 10 * time.Microsecond, MaxMessage: 4096}})
+			fault := plan(t, f.FailRequest, trouble)
+			fill(t, a.mem, 3)
+			for i := range 4 {
+				recv, err := b.qp.StartRecv(deadline(t), slice(t, b.mem, uint64(i)*8, 8))
+				check(t, err)
+				check(t, a.qp.Send(deadline(t), slice(t, a.mem, uint64(i)*8, 8)))
+				check(t, recv.Wait(deadline(t)))
+			}
+			same(t, "messages", contents(t, b.mem)[:32], contents(t, a.mem)[:32])
+			check(t, a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote()))
+			same(t, "memory", contents(t, b.mem), contents(t, a.mem))
+			if fault.Hits() == 0 {
+				t.Error("there was no trouble")
+			}
+		})
+	}
+}
+
+// A receiver that stays not ready is told after as many retries as were asked
+// for, which is bounded.
+func TestRNRStormEndsWhereRetriesDo(t *testing.T) {
+	f, a, _ := fabricPair(t, nil, &rdma.QPConfig{Config: rdma.Config{RNRRetry: 3, MinRNRTimer: 10 * time.Microsecond}})
+	storm := plan(t, f.FailRequest, sim.RequestFault{Op: sim.Send, RNR: true, Times: -1})
+	err := a.qp.Send(deadline(t), slice(t, a.mem, 0, 8))
+	var failure *rdma.CompletionError
+	if !errors.As(err, &failure) || failure.Status != rdma.WCRNRRetryExcErr {
+		t.Errorf("error %v, want RNR_RETRY_EXC_ERR", err)
+	}
+	if storm.Hits() != 4 {
+		t.Errorf("tried %d times, want once and 3 retries", storm.Hits())
+	}
+}
+
+// A link that goes down and comes back delays what is under way.
+func TestTransfersOutlastALinkThatFlaps(t *testing.T) {
+	f, a, b := fabricPair(t, nil, nil)
+	link := simDevice(t, f, b.dev.Name())
+	for i := range byte(5) {
+		fill(t, a.mem, i+1)
+		check(t, link.SetLink(1, false))
+		op, err := a.qp.StartWrite(deadline(t), a.mem.View(), b.mem.Remote())
+		check(t, err)
+		select {
+		case <-op.Done():
+			t.Error("a write over a link that is down ended:", op.Wait(deadline(t)))
+		default:
+		}
+		check(t, link.SetLink(1, true))
+		check(t, op.Wait(deadline(t)))
+		same(t, "memory", contents(t, b.mem), contents(t, a.mem))
+	}
+}
+
+// A link that stays down ends what is under way.
+func TestLinkThatStaysDownEndsTransfers(t *testing.T) {
+	f, a, b := fabricPair(t, &sim.Config{Patience: time.Millisecond}, nil)
+	check(t, simDevice(t, f, b.dev.Name()).SetLink(1, false))
+	err := a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote())
+	var failure *rdma.CompletionError
+	if !errors.As(err, &failure) || failure.Status != rdma.WCRetryExcErr {
+		t.Errorf("error %v, want RETRY_EXC_ERR", err)
+	}
+}
+
+// Memory that is closed under requests stays until the last of them has ended.
+func TestMemoryClosedUnderRequestsStays(t *testing.T) {
+	f, a, b := fabricPair(t, nil, nil)
+	m := b.newMemory(t)
+	source := a.newMemory(t)
+	fill(t, source, 5)
+	want := contents(t, source)
+	f.Pause()
+	op, err := a.qp.StartWrite(deadline(t), source.View(), m.Remote())
+	check(t, err)
+	check(t, source.Close())
+	select {
+	case <-source.Released():
+		t.Error("memory was released under a write")
+	default:
+	}
+	f.Resume()
+	check(t, op.Wait(deadline(t)))
+	<-source.Released()
+	if !bytes.Equal(contents(t, m), want) {
+		t.Error("the write went wrong")
+	}
+}
+
+// A full queue takes no more until the device has worked, and loses nothing.
+func TestFullSendQueueRecovers(t *testing.T) {
+	f := newFabric(t, nil)
+	names := f.Devices()
+	a, cq := newBatchSide(t, names[0], &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 8}})
+	b := newSide(t, names[1], nil)
+	connect(t, a, b)
+	f.Pause()
+	write := func(token uint64) (int, error) {
+		return a.qp.Batch().Write(slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), token).Post()
+	}
+	posted := uint64(0)
+	for {
+		if _, err := write(posted); err != nil {
+			if !errors.Is(err, rdma.ErrQueueFull) {
+				t.Fatalf("after %d requests: %v, want ErrQueueFull", posted, err)
+			}
+			break
+		}
+		posted++
+	}
+	if posted != 8 {
+		t.Errorf("%d requests fitted, want 8", posted)
+	}
+	if n := f.Step(3); n != 3 {
+		t.Fatalf("the device did %d requests, want 3", n)
+	}
+	for i, wc := range waitFor(t, cq, 3) {
+		if wc.Token != uint64(i) || wc.Err() != nil {
+			t.Errorf("completion %d is %+v", i, wc)
+		}
+	}
+	for range 3 {
+		if _, err := write(posted); err != nil {
+			t.Fatal(err)
+		}
+		posted++
+	}
+	f.Resume()
+	for i, wc := range waitFor(t, cq, 8) {
+		if wc.Token != uint64(i+3) || wc.Err() != nil {
+			t.Errorf("completion %d is %+v", i+3, wc)
+		}
+	}
+}
+
+// What the kernel refuses says what to do about it.
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	f := newFabric(t, nil)
+	name := f.Devices()[0]
+	dom := newSide(t, name, nil).dom
+	for errno, want := range map[syscall.Errno]string{
+		syscall.ENOMEM: "RLIMIT_MEMLOCK", syscall.EFAULT: "not mapped", syscall.EINVAL: "access rights",
+	} {
+		fault := plan(t, f.FailVerb, sim.VerbFault{Verb: "reg_mr", Err: errno})
+		_, err := dom.Alloc(4096, nil)
+		wantText(t, "reg_mr", err, errno, want)
+		check(t, fault.Close())
+	}
+}
+
+func wantText(t *testing.T, op string, err error, is error, text string) {
+	t.Helper()
+	if !errors.Is(err, is) || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: %v, want %v and %q", op, err, is, text)
+	}
+}
