@@ -8,15 +8,34 @@
 // Adapter, sim_efa_0. [New] orders others.
 //
 // The devices are below the verbs libraries: libibverbs, libmlx5 and libefa,
-// unmodified and as installed, find them, open them, write work requests into real queues
-// and read completions from them. So what is tested is the program, this
-// module and the libraries together; only the kernel and the card are
+// unmodified and as installed, find them, open them, write work requests into
+// real queues and read completions from them. So what is tested is the program,
+// this module and the libraries together; only the kernel and the card are
 // emulated. There is no need for root, kernel modules or other processes.
 //
 // What the emulated devices check, they check where hardware does: keys,
 // protection domains, rights and bounds at the owner of the memory, states and
 // paths at both ends. Completions with errors carry the statuses and vendor
 // codes of the real ones.
+//
+// # What a test can do
+//
+// [Fabric.FailVerb] and [Fabric.FailRequest] plan what goes wrong: a verb with
+// an error, a request with a status, packets that are lost or late, receivers
+// that are not ready. [Device.SetLink], [Device.SetGID], [Device.Remove] and
+// others change the world around a program, which gets the events that belong
+// to it. [Fabric.Pause] and [Fabric.Step] decide what happens when.
+// [Fabric.Trace] and [Device.Counters] tell what devices did.
+//
+// Nothing depends on how fast the machine is, with one exception: a request
+// waits for a peer that does not answer as long as [Config.Patience] says.
+//
+// # What is not emulated
+//
+// Of ConnectX: XRC, multicast, raw packets and flow steering, memory windows,
+// device memory, tag matching, signatures, and firmware commands but the one
+// that makes indirect keys. Of networks: congestion and time. A doorbell is
+// taken for rung when its record is written.
 //
 // # What it needs
 //
