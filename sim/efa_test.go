@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -685,6 +688,109 @@ func TestWritesOnEFA(t *testing.T) {
 		a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
 		if wc := u.waitRecv(0, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 8 || wc.ImmData().Host() != 77 {
 			t.Errorf("%d bytes, immediate %d", wc.ByteLen, wc.ImmData().Host())
+		}
+	}
+}
+
+// TestEFAPeerProcess is what the peer of TestTwoProcessesWithEFA runs.
+func TestEFAPeerProcess(t *testing.T) {
+	if os.Getenv(asPeer) == "" {
+		return // it is no test by itself
+	}
+	_, other, b, _ := srdPair(t, sim.Config{}, srdOps)
+	var peer contact
+	if err := b.contact().write(os.Stdout); err != nil {
+		t.Fatal(err)
+	}
+	if err := peer.read(os.Stdin); err != nil {
+		t.Fatal(err)
+	}
+	ah := b.handleOf(other)
+	for i := range uint64(10) {
+		b.postRecv(i, piece{int(i) * 100, 100})
+	}
+	var order [10]int // messages that waited come in any
+	for i := range order {
+		wc := b.waitRecv(uint64(i), ibverbs.IBV_WC_SUCCESS)
+		if order[i] = int(wc.ImmData().Host()); wc.ByteLen != 100 || wc.SrcQP != peer.qpn {
+			t.Fatalf("%d bytes from %#x, want %#x", wc.ByteLen, wc.SrcQP, peer.qpn)
+		}
+	}
+	b.start(ah, peer.qpn, 20, piece{30000, 1000}, func() { ibverbs.WRRDMARead(b.ex, peer.rkey, peer.addr) })
+	b.waitSend(20, ibverbs.IBV_WC_SUCCESS)
+	for i, sent := range order {
+		if !bytes.Equal(b.at(piece{i * 100, 100}), b.at(piece{30000 + sent*100, 100})) {
+			t.Fatal("what was sent is not what is read")
+		}
+	}
+	b.start(ah, peer.qpn, 21, piece{0, 8}, func() { ibverbs.WRSendImm(b.ex, capi.ToBe32(5)) })
+	b.waitSend(21, ibverbs.IBV_WC_SUCCESS)
+	io.Copy(io.Discard, os.Stdin)
+}
+
+func TestTwoProcessesWithEFA(t *testing.T) {
+	_, a, b, ah := srdPair(t, sim.Config{}, srdOps)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestEFAPeerProcess$")
+	cmd.Env = append(os.Environ(), asPeer+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	var peer contact
+	if err := peer.read(out); err != nil {
+		t.Fatal(err)
+	}
+	fill(a.buf, 6)
+	// The peer is not ready for these, nor do they keep others waiting.
+	for i := range uint64(10) {
+		a.start(ah, peer.qpn, i, piece{int(i) * 100, 100}, func() { ibverbs.WRSendImm(a.ex, capi.ToBe32(uint32(i))) })
+	}
+	b.postRecv(1, piece{0, 8})
+	a.start(ah, ibverbs.QPNum(b.qp), 10, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
+	a.waitSend(10, ibverbs.IBV_WC_SUCCESS)
+	a.postRecv(3, piece{40000, 8})
+	if err := a.contact().write(in); err != nil {
+		t.Fatal(err)
+	}
+	left := make(map[uint64]bool)
+	for range 10 {
+		wc := a.wait(a.scq)
+		if wc.Status != ibverbs.IBV_WC_SUCCESS || left[wc.WRID] {
+			t.Errorf("completion of %d with %v, vendor error %d", wc.WRID, wc.Status, wc.VendorErr)
+		}
+		left[wc.WRID] = true
+	}
+	if wc := a.waitRecv(3, ibverbs.IBV_WC_SUCCESS); wc.ImmData().Host() != 5 || wc.SrcQP != peer.qpn {
+		t.Errorf("immediate %d from %#x", wc.ImmData().Host(), wc.SrcQP)
+	}
+	const badQPN, unresponsive = 9, 13
+	a.start(ah, peer.qpn+7, 11, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
+	if wc := a.wait(a.scq); wc.WRID != 11 || wc.VendorErr != badQPN {
+		t.Errorf("completion of %d with %v, vendor error %d", wc.WRID, wc.Status, wc.VendorErr)
+	}
+	// One that is under way when the peer dies, and one afterwards.
+	a.start(ah, peer.qpn, 12, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint64(12); id < 14; id++ {
+		if wc := a.wait(a.scq); wc.WRID != id || wc.VendorErr != unresponsive {
+			t.Errorf("completion of %d with %v, vendor error %d", wc.WRID, wc.Status, wc.VendorErr)
+		}
+		if id == 12 {
+			cmd.Wait()
+			a.start(ah, peer.qpn, 13, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
 		}
 	}
 }
