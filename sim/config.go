@@ -41,7 +41,7 @@ var models = map[Model]*model{
 		// As the driver reports them, but for the numbers of objects, which are a
 		// test's rather than a data centre's.
 		limits: fabric.Limits{
-			MaxQP: 16384, MaxCQ: 16384, MaxMR: 1 << 20, MaxPD: 1 << 16, MaxAH: 1 << 16, MaxSRQ: 4096,
+			MaxQP: 16384, MaxCQ: 16384, MaxMR: 1 << 20, MaxMW: 1 << 20, MaxPD: 1 << 16, MaxAH: 1 << 16, MaxSRQ: 4096,
 			MaxQPWR: 32768, MaxCQE: 4194303, MaxSRQWR: 32767,
 			MaxSGE: 30, MaxSRQSGE: 31,
 			MaxRdAtomic: 16,

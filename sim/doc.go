@@ -32,9 +32,9 @@
 //
 // # What is not emulated
 //
-// Of ConnectX: XRC, multicast, raw packets and flow steering, memory windows,
-// device memory, tag matching, signatures, and firmware commands but the one
-// that makes indirect keys. Of networks: congestion and time. A doorbell is
+// Of ConnectX: XRC, multicast, raw packets and flow steering, device memory,
+// tag matching, signatures, and firmware commands but the one that makes
+// indirect keys. Of networks: congestion and time. A doorbell is
 // taken for rung when its record is written.
 //
 // # What it needs

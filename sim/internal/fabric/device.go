@@ -62,12 +62,12 @@ func (p *Port) GID(index int) (GIDEntry, bool) {
 
 // Limits bound what a device grants.
 type Limits struct {
-	MaxQP, MaxCQ, MaxMR, MaxPD, MaxAH, MaxSRQ int
-	MaxQPWR, MaxCQE, MaxSRQWR                 int
-	MaxSGE, MaxSRQSGE                         int
-	MaxRdAtomic                               int
-	MaxMRSize                                 uint64
-	MaxRDMASize                               uint64 // of a read or write, where it differs from a port's MaxMsgSize
+	MaxQP, MaxCQ, MaxMR, MaxMW, MaxPD, MaxAH, MaxSRQ int
+	MaxQPWR, MaxCQE, MaxSRQWR                        int
+	MaxSGE, MaxSRQSGE                                int
+	MaxRdAtomic                                      int
+	MaxMRSize                                        uint64
+	MaxRDMASize                                      uint64 // of a read or write, where it differs from a port's MaxMsgSize
 }
 
 // Device is a node of the fabric.

@@ -51,6 +51,7 @@ type MR struct {
 	Indirect      bool
 	Pieces        []SGE
 	Free          bool
+	Window        bool // a memory window: binding it needs a right of what it is bound to
 	MayInvalidate bool
 }
 

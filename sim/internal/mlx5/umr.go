@@ -79,6 +79,9 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 		if !ok {
 			return false
 		}
+		if m.Window && !q.bindable(pieces) {
+			return false
+		}
 		m.Len, m.Pieces = length, pieces
 	}
 	if mask&umrStart != 0 {
@@ -97,6 +100,16 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 	}
 	if mask&umrFree != 0 {
 		m.Free = context[0]&contextFree != 0
+	}
+	return true
+}
+
+// bindable reports whether the regions of a window's pieces permit that.
+func (q *QP) bindable(pieces []fabric.SGE) bool {
+	for i := range pieces {
+		if m := q.Fabric.Device.MR(pieces[i].LKey); m == nil || m.Access&fabric.BindMW == 0 {
+			return false
+		}
 	}
 	return true
 }

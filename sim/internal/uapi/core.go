@@ -166,6 +166,22 @@ type ReregMRResp struct {
 	LKey, RKey uint32
 }
 
+// AllocMW is struct ib_uverbs_alloc_mw.
+type AllocMW struct {
+	_        structs.HostLayout
+	_        uint64
+	PDHandle uint32
+	Type     uint8
+	_        [3]byte
+}
+
+// AllocMWResp is struct ib_uverbs_alloc_mw_resp.
+type AllocMWResp struct {
+	_      structs.HostLayout
+	Handle uint32
+	RKey   uint32
+}
+
 // CreateCompChannelResp is struct ib_uverbs_create_comp_channel_resp.
 type CreateCompChannelResp struct {
 	_  structs.HostLayout

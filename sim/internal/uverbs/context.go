@@ -207,6 +207,8 @@ func init() {
 		{uapi.ObjectMR, uapi.MethodMRRegDMABuf, 0}: {"reg_dmabuf_mr", (*Context).regDMABuf, nil},
 		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {"query_mr", (*Context).queryMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},
+		write(uapi.CmdAllocMW):                     {"alloc_mw", (*Context).allocMW, nil},
+		{uapi.ObjectMW, uapi.MethodEnd, 0}:         {"dealloc_mw", endMethod[*mr], nil},
 		{uapi.ObjectCQ, uapi.MethodCreate, 0}:      {"create_cq", (*Context).createCQ, nil},
 		write(uapi.CmdResizeCQ):                    {"resize_cq", (*Context).resizeCQ, nil},
 		{uapi.ObjectCQ, uapi.MethodDestroy, 0}:     {"destroy_cq", (*Context).destroyCQ, nil},

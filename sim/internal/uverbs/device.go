@@ -63,6 +63,8 @@ const (
 	capSysImageGUID    = 1 << 11
 	capPortActiveEvent = 1 << 10
 	capRNRNak          = 1 << 12
+	capMemWindow       = 1 << 17
+	capMemWindow2B     = 1 << 24
 )
 
 func (c *Context) queryDevice(r *uapi.Request) error {

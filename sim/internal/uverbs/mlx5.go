@@ -42,7 +42,7 @@ func (Mlx5) context(c *Context, r *uapi.Request) {
 
 func (Mlx5) limits(a *uapi.DeviceAttr) {
 	a.AtomicCap = atomicHCA
-	a.DeviceCapFlags = capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
+	a.DeviceCapFlags = capMemWindow | capMemWindow2B | capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
 }
 
 func (Mlx5) device(_ *Context, r *uapi.Request) {
@@ -208,4 +208,29 @@ func (c *Context) destroyDEVX(r *uapi.Request) error {
 	h, _ := r.Handle(uapi.AttrMlx5DEVXHandle)
 	_, err := take[*mr](c, h)
 	return err
+}
+
+// Types of memory windows.
+const (
+	window1 = 1
+	window2 = 2
+)
+
+// allocMW makes a memory window: an indirect key that requests bind.
+func (c *Context) allocMW(r *uapi.Request) error {
+	if c.device.Limits.MaxMW == 0 {
+		return syscall.EOPNOTSUPP
+	}
+	in := uapi.In[uapi.AllocMW](r, uapi.AttrCoreIn)
+	p, err := c.findPD(in.PDHandle)
+	if err != nil || in.Type != window1 && in.Type != window2 {
+		return syscall.EINVAL
+	}
+	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Indirect: true, Window: true, Free: true, MayInvalidate: in.Type == window2}}
+	h, err := c.addMR(m)
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrCoreOut, uapi.AllocMWResp{Handle: h, RKey: m.Key})
+	return nil
 }
