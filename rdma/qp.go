@@ -296,7 +296,11 @@ func (q *queuePair) destroy() error {
 		}
 	}
 	if err := q.hub.destroyQP(q); err != nil {
-		return err // the device may still use the memory, which stays pinned
+		// The device may still use the memory, which stays pinned, and may never
+		// report the requests.
+		err = opError("destroy_qp", q.device, err)
+		q.fail(err)
+		return err
 	}
 	for _, wq := range q.workQueues() {
 		wq.cq.detach(wq)
@@ -358,9 +362,12 @@ func (q *queuePair) fail(err error) {
 	if q.private != nil {
 		return
 	}
-	q.sq.cq.alarm(err)
-	if q.rq.cq != q.sq.cq {
-		q.rq.cq.alarm(err)
+	var told *completionQueue // which both queues may report to
+	for _, wq := range q.workQueues() {
+		if wq.cq != told {
+			wq.cq.alarm(err)
+			told = wq.cq
+		}
 	}
 }
 
