@@ -158,6 +158,28 @@ func TestLimitsOfEFA(t *testing.T) {
 	}
 }
 
+func TestSmallEFA(t *testing.T) {
+	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{Model: sim.EFA, MaxQPWR: 100}}})
+	n := openNode(t, "sim_efa_0")
+	a := n.efaAttr()
+	if a.MaxSQWR != 64 || a.MaxRQWR != 100 {
+		t.Errorf("queues of %d and %d requests", a.MaxSQWR, a.MaxRQWR)
+	}
+	c := srdCap
+	c.MaxSendWR = a.MaxSQWR
+	if err := n.trySRD(ibverbs.IBV_QP_EX_WITH_SEND, c); err != nil {
+		t.Error(err)
+	}
+	if efaVersion(t) < 50 {
+		return
+	}
+	attr := &take[efadv.MRAttr](n, 1)[0]
+	attr.ICIDValidity = 1
+	if err := efadv.QueryMR(n.mr, attr, uint32(unsafe.Sizeof(*attr))); err != nil || attr.ICIDValidity != 0 {
+		t.Errorf("%+v, %v", *attr, err)
+	}
+}
+
 // A batch is posted whole or not at all, however often it rings.
 func TestBatchesOnEFA(t *testing.T) {
 	_, a, b, ah := srdPair(t, sim.Config{}, srdOps)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -49,7 +50,7 @@ const (
 
 func newRig(t testing.TB, cfg QPConfig, entries, entrySize int) *rig {
 	t.Helper()
-	r := &rig{send: newMemory(max(cfg.SendCount, 1) * sendSize), recv: newMemory(max(cfg.RecvCount, 1) * recvSize), doorbells: newMemory(24),
+	r := &rig{send: newMemory(max(cfg.SendCount, 1) * SendSize), recv: newMemory(max(cfg.RecvCount, 1) * RecvSize), doorbells: newMemory(24),
 		entries: newMemory(entries * entrySize), peer: fabric.GID{1, 2}, unknownPeer: fabric.GID{3, 4}, entrySize: entrySize}
 	cfg.SendRing, cfg.RecvRing = r.send.addr(), r.recv.addr()
 	cfg.SendDoorbell, cfg.RecvDoorbell = r.doorbells.addr()+sendDoorbell, r.doorbells.addr()+recvDoorbell
@@ -87,7 +88,7 @@ func (r *rig) request(op byte, body ...any) request {
 
 func (q request) bytes() []byte {
 	b := words(q.id, q.c1, q.c2, q.qpn, q.length, q.imm, q.handle, uint16(0), q.qkey, make([]byte, 12), q.body)
-	return append(b, make([]byte, sendSize-len(b))...)
+	return append(b, make([]byte, SendSize-len(b))...)
 }
 
 // words joins little-endian numbers.
@@ -117,7 +118,7 @@ func words(v ...any) []byte {
 // post posts with the phase that is due.
 func (r *rig) post(q request) {
 	q.c2 |= byte(r.sendPhase & 1)
-	copy(r.send.bytes()[int(r.nextSend)%r.cfg.SendCount*sendSize:], q.bytes())
+	copy(r.send.bytes()[int(r.nextSend)%r.cfg.SendCount*SendSize:], q.bytes())
 	if r.nextSend++; int(r.nextSend)%r.cfg.SendCount == 0 {
 		r.sendPhase++
 	}
@@ -133,7 +134,7 @@ func (r *rig) postRecv(id uint16, pieces ...fabric.SGE) {
 		if i == len(pieces)-1 {
 			key |= recvLast
 		}
-		copy(r.recv.bytes()[int(r.nextRecv)%r.cfg.RecvCount*recvSize:], words(p.Addr, id, uint16(p.Len), key))
+		copy(r.recv.bytes()[int(r.nextRecv)%r.cfg.RecvCount*RecvSize:], words(p.Addr, id, uint16(p.Len), key))
 		r.nextRecv++
 		id = 0 // in the first one only
 	}
@@ -511,6 +512,97 @@ func TestHandles(t *testing.T) {
 		}
 	}
 	t.Error("more handles than numbers")
+}
+
+// Writes came to libefa late: what the device does with them is tested without
+// it too.
+func TestWritesArrive(t *testing.T) {
+	gids := [2]fabric.GID{{1}, {2}}
+	var devices [2]*fabric.Device
+	for i := range devices {
+		devices[i] = &fabric.Device{SlotShift: 8, FlatKeys: true, Limits: fabric.Limits{MaxQP: 1, MaxMR: 4, MaxPD: 1, MaxRDMASize: 1 << 20},
+			Ports: []*fabric.Port{{Number: 1, GIDs: []fabric.GIDEntry{{GID: gids[i]}}, PKeys: []uint16{0xffff}, MaxMsgSize: 8928, Up: true}}}
+	}
+	net := fabric.New(devices[:]...)
+	const size, qkey = 100000, 0x1111
+	var rigs [2]*rig
+	var mem [2]*memory
+	var keys [2]uint32
+	for i := range rigs {
+		r := newRig(t, QPConfig{SendCount: 4, RecvCount: 4}, 16, EntrySizeExt)
+		pd, err := devices[i].NewPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Fabric = &fabric.QP{Type: fabric.SRD, PD: pd, Queues: r.QP, Notify: func(fabric.EventType) {}}
+		if err := devices[i].AddQP(r.Fabric); err != nil {
+			t.Fatal(err)
+		}
+		if r.peerHandle, err = r.handles.Add(pd, gids[1-i]); err != nil {
+			t.Fatal(err)
+		}
+		mem[i] = newMemory(size)
+		m := &fabric.MR{PD: pd, Access: fabric.LocalWrite | fabric.RemoteWrite, IOVA: 0x10000, Len: size, Addr: mem[i].addr()}
+		if err := devices[i].AddMR(m, false); err != nil {
+			t.Fatal(err)
+		}
+		rigs[i], keys[i] = r, m.Key
+		attr := &fabric.Attr{Port: 1, QKey: qkey}
+		for s, mask := range []fabric.Mask{fabric.MaskPKeyIndex | fabric.MaskPort | fabric.MaskQKey, 0, fabric.MaskSQPSN} {
+			if err := r.Fabric.Modify(attr, fabric.StateInit+fabric.State(s), mask|fabric.MaskState); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a, b := rigs[0], rigs[1]
+	for i := range mem[0].bytes() {
+		mem[0].bytes()[i] = byte(i * 7)
+	}
+	write := func(length int, key uint32, flags byte) {
+		t.Helper()
+		q := a.request(opWrite|flags, length, key, uint64(0x10000), length, keys[0], uint64(0x10000))
+		q.qpn, q.qkey, q.length, q.imm = uint16(b.Fabric.Num), qkey, 1, 0x01020304
+		a.post(q)
+		net.Step()
+	}
+	status := func(want byte) {
+		t.Helper()
+		if e := a.take(); e == nil || e[2] != want || e[3]>>opShift&7 != opWrite {
+			t.Errorf("completion %x, want status %d", e, want)
+		}
+	}
+	for _, length := range []int{0, 1, 65536, size} {
+		clear(mem[1].bytes())
+		write(length, keys[1], 0)
+		status(statusOK)
+		if !bytes.Equal(mem[0].bytes()[:length], mem[1].bytes()[:length]) || slices.ContainsFunc(mem[1].bytes()[length:], func(v byte) bool { return v != 0 }) {
+			t.Errorf("%d bytes: wrong ones", length)
+		}
+		if e := b.take(); e != nil {
+			t.Errorf("the receiver has a completion: %x", e)
+		}
+		b.postRecv(3, fabric.SGE{Len: 1})
+		write(length, keys[1], immFlag)
+		status(statusOK)
+		want := words(uint16(3), byte(statusOK), byte(hasImmBit|opWrite<<opShift|recvQueue<<queueShift), uint16(b.Fabric.Num), uint16(length),
+			b.peerHandle, uint16(a.Fabric.Num), 0x01020304, uint16(length>>16), make([]byte, 14))
+		if e := b.take(); e == nil || !bytes.Equal(append([]byte{e[0], e[1], e[2], e[3] &^ phaseBit}, e[4:]...), want) {
+			t.Errorf("%d bytes with immediate: completion %x, want %x", length, e, want)
+		}
+	}
+	write(8, keys[1]+1, 0)
+	status(statusRemoteAddress)
+	write(size+1, keys[1], 0)
+	status(statusInvalidLKey)
+	b.Fabric.UnsolicitedWrites = true
+	write(8, keys[1], immFlag)
+	status(statusOK)
+	if e := b.take(); e == nil || e[3]&unsolicitedBit == 0 {
+		t.Errorf("without a receive: completion %x", e)
+	}
+	b.handles.Remove(b.peerHandle)
+	write(8, keys[1], 0)
+	status(statusUnknownPeer)
 }
 
 func TestArming(t *testing.T) {

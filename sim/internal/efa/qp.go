@@ -11,42 +11,44 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
 
-// Send queue elements: 32 bytes that describe the request and as many of
-// buffers or data.
+// Send queue elements: half of one describes the request, the other half is
+// data or names buffers.
 const (
-	sendSize = 64
-	metaSize = 32
-
-	// InlineSize is how much data a request may carry, and MaxSendSGE how many
-	// buffers it may name.
-	InlineSize = sendSize - metaSize
+	SendSize   = 64
+	metaSize   = 32
+	InlineSize = SendSize - metaSize // of data
+	bufSize    = 16
 	MaxSendSGE = InlineSize / bufSize
 
-	bufSize   = 16
-	keyMask   = 1<<24 - 1
-	maxQueue  = 1 << 15 // counters have 16 bits
-	opSend    = 0
-	opRead    = 1
-	opWrite   = 2
-	opMask    = 0xf
+	opSend  = 0
+	opRead  = 1
+	opWrite = 2
+	opMask  = 0xf
+
 	immFlag   = 1 << 4 // of the first control byte
 	inline    = 1 << 5
 	extension = 1 << 6
 	isMeta    = 1 << 7
-	phase     = 1 << 0 // of the second
-	first     = 1 << 2
-	last      = 1 << 3
-	complete  = 1 << 4
-	unused    = 0xff &^ (phase | first | last | complete)
+
+	phase    = 1 << 0 // of the second
+	first    = 1 << 2
+	last     = 1 << 3
+	complete = 1 << 4
+	unused   = 0xff &^ (phase | first | last | complete)
+
+	keyMask = 1<<24 - 1
 )
 
 // Receive queue descriptors, one for each buffer.
 const (
-	recvSize  = 16
+	RecvSize  = 16
 	recvFirst = 1 << 30
 	recvLast  = 1 << 31
 	maxPieces = 32
 )
+
+// maxQueue is how long queues can be, whose counters have 16 bits.
+const maxQueue = 1 << 15
 
 // QPConfig says what a queue pair is made of.
 type QPConfig struct {
@@ -100,8 +102,8 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	if posted == q.sent {
 		return false
 	}
-	var wqe [sendSize]byte
-	copy(wqe[:], (q.cfg.SendRing + dma.Addr(int(q.sent%q.depth)*sendSize)).Bytes(sendSize))
+	var wqe [SendSize]byte
+	copy(wqe[:], (q.cfg.SendRing + dma.Addr(int(q.sent%q.depth)*SendSize)).Bytes(SendSize))
 	pass := uint8(q.sent/q.depth) & 1
 	if q.anyPhase {
 		q.anyPhase, q.firstPass = false, wqe[3]&phase
@@ -226,7 +228,7 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 	posted := uint16(q.cfg.RecvDoorbell.Load32())
 	le := binary.LittleEndian
 	for i := 0; q.received != posted && i < maxPieces; i++ {
-		d := (q.cfg.RecvRing + dma.Addr(int(q.received%q.descs)*recvSize)).Bytes(recvSize)
+		d := (q.cfg.RecvRing + dma.Addr(int(q.received%q.descs)*RecvSize)).Bytes(RecvSize)
 		key := le.Uint32(d[12:])
 		if i == 0 {
 			r.Index = le.Uint16(d[8:])

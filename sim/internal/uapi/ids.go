@@ -141,6 +141,17 @@ const (
 	AttrDMABufRKey   = 8
 )
 
+// EFA's addition to them.
+const (
+	MethodEFAMRQuery = driverNamespace
+
+	AttrEFAMRQueryHandle   = driverNamespace
+	AttrEFAMRQueryValidity = driverNamespace + 1
+	AttrEFAMRQueryRecv     = driverNamespace + 2
+	AttrEFAMRQueryRead     = driverNamespace + 3
+	AttrEFAMRQueryWrite    = driverNamespace + 4
+)
+
 // The file of asynchronous events.
 const AttrAsyncEventFD = 0
 

@@ -206,6 +206,7 @@ func init() {
 		write(uapi.CmdReregMR):                     {"rereg_mr", (*Context).reregMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRRegDMABuf, 0}: {"reg_dmabuf_mr", (*Context).regDMABuf, nil},
 		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {"query_mr", (*Context).queryMR, nil},
+		{uapi.ObjectMR, uapi.MethodEFAMRQuery, 0}:  {"query_mr", (*Context).efaQueryMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},
 		write(uapi.CmdAllocMW):                     {"alloc_mw", (*Context).allocMW, nil},
 		{uapi.ObjectMW, uapi.MethodEnd, 0}:         {"dealloc_mw", endMethod[*mr], nil},

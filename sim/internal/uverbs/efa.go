@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"math/bits"
 	"syscall"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
@@ -20,25 +21,29 @@ type EFA struct {
 }
 
 const (
-	efaInlineSize = 32
-	efaMaxLLQ     = 4096 * 64
-	efaMaxSQSGE   = 2
+	efaMaxSQWR    = 4096
 	efaMaxRQSGE   = 3
 	efaMaxRDMASGE = 1
 )
 
-func (*EFA) context(_ *Context, r *uapi.Request) {
+// efaSendDepth returns how many requests the longest send queue has, a power
+// of two.
+func efaSendDepth(l *fabric.Limits) int {
+	return 1 << (bits.Len(uint(min(efaMaxSQWR, l.MaxQPWR))) - 1)
+}
+
+func (*EFA) context(c *Context, r *uapi.Request) {
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAContextResp{
 		CmdsSuppUdataMask: uapi.EFAUdataQueryDevice | uapi.EFAUdataCreateAH,
 		SubCQsPerCQ:       1,
-		InlineBufSize:     efaInlineSize,
-		MaxLLQSize:        efaMaxLLQ,
+		InlineBufSize:     efa.InlineSize,
+		MaxLLQSize:        uint32(efaSendDepth(&c.device.Limits) * efa.SendSize),
 		MaxTxBatch:        64,
 	})
 }
 
 func (*EFA) limits(a *uapi.DeviceAttr) {
-	a.MaxSGE, a.MaxSGERead = efaMaxSQSGE, efaMaxRDMASGE
+	a.MaxSGE, a.MaxSGERead = efa.MaxSendSGE, efaMaxRDMASGE
 	a.MaxQPRdAtom, a.MaxQPInitRdAtom, a.MaxResRdAtom = 0, 0, 0
 }
 
@@ -52,9 +57,9 @@ func (e *EFA) device(c *Context, r *uapi.Request) {
 	}
 	l := &c.device.Limits
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAQueryDeviceResp{
-		MaxSQWR:     efaMaxLLQ / 64,
+		MaxSQWR:     uint32(efaSendDepth(l)),
 		MaxRQWR:     uint32(l.MaxQPWR),
-		MaxSQSGE:    efaMaxSQSGE,
+		MaxSQSGE:    efa.MaxSendSGE,
 		MaxRQSGE:    efaMaxRQSGE,
 		MaxRDMASize: uint32(l.MaxRDMASize),
 		DeviceCaps:  caps,
@@ -132,8 +137,8 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 	in := uapi.In[uapi.EFACreateQP](r, uapi.AttrUHWIn)
 	unsolicited := in.Flags&uapi.EFAQPUnsolicitedWrite != 0
 	switch {
-	case in.CompMask != 0, in.SQRingSize > efaMaxLLQ, in.SQRingSize%64 != 0, in.RQRingSize%16 != 0, q.cap.MaxInlineData > efaInlineSize,
-		q.cap.MaxSendSGE > efaMaxSQSGE, q.cap.MaxRecvSGE > efaMaxRQSGE:
+	case in.CompMask != 0, int(in.SQRingSize) > efaSendDepth(&c.device.Limits)*efa.SendSize, in.SQRingSize%efa.SendSize != 0, in.RQRingSize%efa.RecvSize != 0, q.cap.MaxInlineData > efa.InlineSize,
+		q.cap.MaxSendSGE > efa.MaxSendSGE, q.cap.MaxRecvSGE > efaMaxRQSGE:
 		return syscall.EINVAL
 	case q.Type == fabric.SRD && in.DriverQPType != uapi.EFAQPSRD, in.Flags&^uapi.EFAQPUnsolicitedWrite != 0, unsolicited && e.NoWrite:
 		return syscall.EOPNOTSUPP
@@ -154,7 +159,7 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 	m, err := efa.NewQP(efa.QPConfig{
 		SendRing: sq.addr(), RecvRing: rq.addr(),
 		SendDoorbell: doorbells.addr() + efaSendDoorbell, RecvDoorbell: doorbells.addr() + dma.Addr(efaRecvDoorbell),
-		SendCount: int(in.SQRingSize / 64), RecvCount: int(in.RQRingSize / 16),
+		SendCount: int(in.SQRingSize / efa.SendSize), RecvCount: int(in.RQRingSize / efa.RecvSize),
 		NoRead: e.NoRead, NoWrite: e.NoWrite,
 	})
 	if err != nil {
@@ -175,3 +180,19 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 }
 
 func (*EFA) modifyQP(*uapi.Request, *fabric.QP) {}
+
+// efaQueryMR says by which of the device's connections with its host it reaches
+// a region: it does not tell. Only this driver has the method.
+func (c *Context) efaQueryMR(r *uapi.Request) error {
+	if _, ok := c.identity.Driver.(*EFA); !ok {
+		return syscall.EPROTONOSUPPORT
+	}
+	h, _ := r.Handle(uapi.AttrEFAMRQueryHandle)
+	if _, err := lookup[*mr](&c.objects, h); err != nil {
+		return err
+	}
+	for _, out := range []uint16{uapi.AttrEFAMRQueryValidity, uapi.AttrEFAMRQueryRecv, uapi.AttrEFAMRQueryRead, uapi.AttrEFAMRQueryWrite} {
+		uapi.Out(r, out, uint16(0))
+	}
+	return nil
+}
