@@ -3,7 +3,9 @@ package rdma
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/handle"
@@ -26,6 +28,7 @@ type Device struct {
 
 	mu      sync.Mutex
 	domains map[string]*Domain // by name, without those that are closed
+	closing bool               // no more domains: Close ends those that there are
 }
 
 // openDevice opens dev for a backend. Nothing is left open if it fails.
@@ -112,15 +115,23 @@ func (d *Device) queryPort(number int) (PortInfo, error) {
 	return p, err
 }
 
-// Close ends the use of the device. Its domains and completion queues, and
-// what was made from them, stay usable until they are closed themselves; the
-// device is left to others after that. Later calls return nil.
+// Close ends the use of the device and closes its domains, which belong to it.
+// Memory, queue pairs and completion queues stay usable until they are closed
+// themselves; the device is left to others after that. Later calls return nil.
 //
 // Implements:
 //
 //	int ibv_close_device(struct ibv_context *context)
 func (d *Device) Close() error {
-	err := d.h.Close()
+	d.mu.Lock()
+	d.closing = true
+	domains := slices.Collect(maps.Values(d.domains))
+	d.mu.Unlock()
+	var errs []error
+	for _, dom := range domains {
+		errs = append(errs, dom.Close())
+	}
+	err := errors.Join(append(errs, d.h.Close())...)
 	runtime.KeepAlive(d) // else the guard could take it for leaked
 	return err
 }

@@ -33,7 +33,8 @@ func (library) deallocPD(pd *ibverbs.PD) error                    { return ibver
 
 // Domain returns the device's domain of the given name, which may be empty. It
 // is made on first use and shared by all that ask for the name, until one of
-// them closes it: after that the name gives a new one.
+// them closes it: after that the name gives a new one. Closing the device closes
+// its domains too.
 //
 // Implements:
 //
@@ -46,6 +47,9 @@ func (d *Device) Domain(name string) (*Domain, error) {
 	defer d.release()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closing { // or nobody would close the domain
+		return nil, opError("alloc_pd", d.id.name, os.ErrClosed)
+	}
 	if dom, ok := d.domains[name]; ok {
 		return dom, nil
 	}

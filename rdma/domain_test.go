@@ -256,6 +256,33 @@ func TestClosingParentsFirstIsLegalAndDeferred(t *testing.T) {
 	f.checkNothingLive(t)
 }
 
+func TestClosingTheDeviceClosesItsDomains(t *testing.T) {
+	f := newFakeFabric()
+	dev := f.device(t, nil)
+	var m *Memory
+	for _, name := range []string{"", "other"} {
+		dom, err := dev.Domain(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "other" {
+			m = mustAlloc(t, dom, 100, nil)
+		}
+	}
+	mustClose(t, dev)
+	if diff := cmp.Diff([]string{"pd"}, f.events); diff != "" { // the one without memory
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if _, err := dev.Domain("late"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a domain of a closed device: %v, want os.ErrClosed", err)
+	}
+	mustClose(t, m)
+	if diff := cmp.Diff([]string{"pd", "mr", "pd", "device"}, f.events); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	f.checkNothingLive(t)
+}
+
 func TestFailureToMakeThingsLeaksNothing(t *testing.T) {
 	for name, fail := range map[string]func(*fakeFabric){
 		"alloc_pd":            func(f *fakeFabric) { f.allocErr = syscall.ENOMEM },
