@@ -78,7 +78,7 @@ func TestDeviceFatalIsToldToAllWaiters(t *testing.T) {
 // A completion queue that overflows is told to those who wait for it. Only
 // behind the back of the library can it.
 func TestCQErrorIsToldToItsWaiters(t *testing.T) {
-	_, a, b := fabricPair(t, nil, nil)
+	f, a, b := fabricPair(t, nil, nil)
 	own, cq := newBatchSide(t, a.dev.Name(), nil)
 	peer := newSide(t, b.dev.Name(), nil)
 	connect(t, own, peer)
@@ -88,6 +88,7 @@ func TestCQErrorIsToldToItsWaiters(t *testing.T) {
 	}
 	check(t, ibverbs.ResizeCQ(c, 1))
 	release()
+	f.Pause()
 	batch := own.qp.Batch()
 	for i := range uint64(32) {
 		batch.Write(slice(t, own.mem, 0, 8), mustSlice(t, peer.mem.Remote(), 0, 8), i)
@@ -95,6 +96,7 @@ func TestCQErrorIsToldToItsWaiters(t *testing.T) {
 	if _, err := batch.Post(); err != nil {
 		t.Fatal(err)
 	}
+	f.Step(32) // nobody polls meanwhile
 	wcs := make([]rdma.WC, 1)
 	for err == nil {
 		_, err = cq.Wait(deadline(t), wcs)
