@@ -148,7 +148,9 @@ func (b *Batch) Post() (int, error) {
 }
 
 // PostWait is Post that waits for room in the queue until all requests are
-// accepted or ctx ends. Somebody must poll the completion queue meanwhile.
+// accepted, ctx ends, the queue pair breaks down, or it or its completion queue is
+// closed. Somebody must poll the completion queue meanwhile. What there is room for
+// is posted in any case.
 func (b *Batch) PostWait(ctx context.Context) (int, error) {
 	q := b.qp.q
 	if q.private != nil {
@@ -254,8 +256,8 @@ func (b *RecvBatch) Post() (int, error) {
 	return b.post()
 }
 
-// PostWait is Post that waits for room in the queue until all receives are
-// accepted or ctx ends. Somebody must poll the completion queue meanwhile.
+// PostWait is Post that waits for room in the queue, as [Batch.PostWait] does.
+// Somebody must poll the completion queue meanwhile.
 func (b *RecvBatch) PostWait(ctx context.Context) (int, error) {
 	q := b.qp.q
 	if q.private != nil {

@@ -81,8 +81,9 @@ func (cq *CQ) Depth() int { return cq.c.depth }
 // there are no more.
 //
 // When there are none and a queue pair, the queue or the device has broken
-// down, so that completions may never come, Poll returns an [*EventError]. For a
-// queue pair that happens once, and the queue remains usable.
+// down, so that completions may never come, Poll returns the reason: an
+// [*EventError] if an event told of it. For a queue pair that happens once, and
+// the queue remains usable.
 //
 // Implements:
 //

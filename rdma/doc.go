@@ -39,11 +39,13 @@
 // they were made from alive: closing a device that has queue pairs is legal,
 // and takes effect when the last of them is closed. An object that is
 // collected without Close is closed then, and the logger gets a warning;
-// RDMADEBUG=leak=2 adds where it was created, RDMADEBUG=leak=panic panics.
+// RDMADEBUG=leak=2 adds where it was created, RDMADEBUG=leak=panic panics. Only
+// memory that a peer may be using, or that was lent by Bytes, stays then.
 //
 // # Errors
 //
-// A failed call is an [*Error] that keeps the errno of the C library.
+// A call that rdma-core or the device refused is an [*Error] that keeps the errno
+// of the C library. What never got that far says what is wrong with it.
 // [errors.ErrUnsupported], [io/fs.ErrPermission] and [os.ErrClosed] are found
 // in it by [errors.Is] where they apply.
 //

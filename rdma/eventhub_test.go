@@ -93,7 +93,7 @@ func TestBreakdownReachesCompletionQueues(t *testing.T) {
 // A reader that does not read holds up nobody and learns how much it missed.
 func TestSlowEventReader(t *testing.T) {
 	hub := newEventHub(nil, "dev0", slog.Default())
-	r := &EventReader{hub: hub, closed: make(chan struct{})}
+	r := &EventReader{hub: hub, pump: new(pump), closed: make(chan struct{})}
 	hub.readers[r] = struct{}{}
 	const extra = 10
 	for range eventBacklog + extra {

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ func (e *EventError) Error() string { return "rdma: " + e.Device + ": " + e.Even
 type EventReader struct {
 	hub          *eventHub // and not the device, which may be forgotten before the reader
 	ready        notifier
+	pump         *pump    // that reads the events
 	closed       chan struct{}
 	deviceClosed <-chan struct{}
 
@@ -125,7 +127,8 @@ func (d *Device) Events() (*EventReader, error) {
 
 // Next returns the next event. It waits until there is one, ctx ends, the
 // reader or the device is closed, and then returns an error that wraps
-// ctx.Err() or os.ErrClosed.
+// ctx.Err() or os.ErrClosed. When events can no longer be read, as after the
+// device was removed, it returns the reason.
 func (r *EventReader) Next(ctx context.Context) (Event, error) {
 	for {
 		ready := r.ready.changed()
@@ -138,6 +141,11 @@ func (r *EventReader) Next(ctx context.Context) (Event, error) {
 			return Event{}, opError("get_async_event", r.hub.device, os.ErrClosed)
 		case <-r.deviceClosed:
 			return Event{}, opError("get_async_event", r.hub.device, os.ErrClosed)
+		case <-r.pump.ended:
+			if e, ok := r.take(); ok { // what came before the end still counts
+				return e, nil
+			}
+			return Event{}, opError("get_async_event", r.hub.device, cmp.Or(r.pump.err, os.ErrClosed))
 		case <-ctx.Done():
 			return Event{}, fmt.Errorf("rdma: waiting for an event of %s: %w", r.hub.device, ctx.Err())
 		}
@@ -184,6 +192,7 @@ func (h *eventHub) addReader(r *EventReader) error {
 	if err := h.startAsync(); err != nil {
 		return err
 	}
+	r.pump = h.asyncPump
 	h.readers[r] = struct{}{}
 	return nil
 }

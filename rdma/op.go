@@ -33,8 +33,9 @@ func (op *Op) Done() <-chan struct{} { return op.o.done }
 // Wait waits until the operation has ended and returns nil if it succeeded,
 // else a *[CompletionError]. When ctx ends first, Wait returns an error that
 // wraps ctx.Err(); the operation goes on, its memory stays registered, and Wait
-// can be called again. When an event told that the queue pair broke down, so
-// that the operation may never end, Wait returns that *[EventError].
+// can be called again. When the queue pair or the device broke down, so that the
+// operation may never end, Wait returns the reason: an *[EventError] if an event
+// told of it.
 func (op *Op) Wait(ctx context.Context) error {
 	defer runtime.KeepAlive(op) // or the queue pair could be collected under us
 	o, q := op.o, op.qp.q
@@ -104,10 +105,9 @@ func (qp *QP) start(ctx context.Context, code Opcode, parts int64) (*Op, error) 
 var errNotDriven = errors.New("completions of this queue pair go to the caller's CQ: use Batch")
 
 // StartWrite begins to write view into the beginning of remote, which is at
-// least as large. It waits for room in the send queue until ctx ends; if that
-// happens midway, the part that was begun goes on and the error says so.
-//
-// Nothing is begun if it has ended before.
+// least as large. It waits for room in the send queue until ctx ends. Under a
+// ctx that has ended already nothing is begun; if it ends midway, the part that
+// was begun goes on and the error says so. All Start methods do this.
 //
 // Any size is possible: what is more than Config.MaxMessage is split. So are
 // StartRead and StartWriteImm.

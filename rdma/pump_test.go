@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -104,5 +105,29 @@ func TestPumpRefusesWhatThePollerCannotWatch(t *testing.T) {
 	}
 	if !errors.Is(err, os.ErrNoDeadline) {
 		t.Errorf("error %v, want ErrNoDeadline", err)
+	}
+}
+
+// The kernel ends the events of a device that it removed.
+func TestEventReaderEndsWithThePump(t *testing.T) {
+	fd, w := pipe(t)
+	defer unix.Close(w)
+	removed := make(chan struct{})
+	p, err := startPump(fd, "events", func() error {
+		<-removed
+		return syscall.EIO
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	r := &EventReader{hub: newEventHub(nil, "dev0", slog.Default()), pump: p, closed: make(chan struct{})}
+	r.put(Event{Type: EventDeviceFatal})
+	close(removed)
+	if e, err := r.Next(t.Context()); err != nil || e.Type != EventDeviceFatal {
+		t.Errorf("the last event: %v, %v", e, err)
+	}
+	if e, err := r.Next(t.Context()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("after it: %v, %v; want EIO", e, err)
 	}
 }

@@ -35,8 +35,8 @@ type QPConfig struct {
 
 // QP is a queue pair of a reliable connection (RC): one end of it.
 //
-// Its methods are safe for concurrent use. Each of them fails with os.ErrClosed
-// once the queue pair is closed.
+// Its methods are safe for concurrent use. Those that need the device fail with
+// os.ErrClosed once the queue pair is closed.
 type QP struct{ q *queuePair }
 
 // CreateQP makes a queue pair in the domain and brings it to state INIT, in
@@ -71,8 +71,8 @@ func (qp *QP) QPN() uint32 { return qp.q.num }
 // pieces of memory per request and more inline data than were asked for.
 func (qp *QP) Cap() QPCap { return qp.q.cap }
 
-// Err returns the first failure of the queue pair, nil if there was none: a
-// *[CompletionError] or an *[EventError]. All later requests are flushed
+// Err returns the first failure of the queue pair, nil if there was none: mostly
+// a *[CompletionError] or an *[EventError]. All later requests are flushed
 // because of it.
 func (qp *QP) Err() error {
 	if err := qp.q.first.Load(); err != nil {
@@ -82,10 +82,10 @@ func (qp *QP) Err() error {
 }
 
 // Close ends the connection. Requests in flight are flushed, each is reported
-// once, by the CQ or by its Op, and those who wait return os.ErrClosed. Then
-// the queue pair is destroyed; the memory of its requests stays pinned until
-// then. Close waits at most a few seconds for the device. Closing again does
-// nothing.
+// once, by the CQ or by its Op, and those who wait return: with an error that
+// wraps os.ErrClosed, or the failure that the queue pair had before. Then the
+// queue pair is destroyed; the memory of its requests stays pinned until then.
+// Close waits at most a few seconds for the device. Closing again does nothing.
 //
 // Implements:
 //
