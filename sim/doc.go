@@ -30,12 +30,28 @@
 // Nothing depends on how fast the machine is, with one exception: a request
 // waits for a peer that does not answer as long as [Config.Patience] says.
 //
+// # Elastic Fabric Adapters
+//
+// Their reliable datagrams (SRD) end each by itself: an error concerns one
+// request, waiting for one peer holds up no other, and the order of posting is
+// kept by chance only. [Fabric.Reorder] leaves chance less room. A peer reads
+// and writes only through a device that has an address handle for it. What an
+// older adapter lacks is said by [DeviceConfig]; what the installed libefa
+// lacks, such as RDMA write before rdma-core 46, the device can't make up for.
+//
+// Their completion channels may carry an event that nobody asked for, after
+// entries of the queue were taken: when a program asks for an event and takes
+// entries right afterwards, the device sees only the latter, and must assume
+// the former.
+//
 // # What is not emulated
 //
 // Of ConnectX: XRC, multicast, raw packets and flow steering, device memory,
 // tag matching, signatures, and firmware commands but the one that makes
-// indirect keys. Of networks: congestion and time. A doorbell is
-// taken for rung when its record is written.
+// indirect keys. Of EFA: longer send requests, processing hints, and completion
+// queues in memory of the program's or in several parts. Of networks:
+// congestion and time. A doorbell of ConnectX is taken for rung when its record
+// is written.
 //
 // # What it needs
 //
