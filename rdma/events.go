@@ -91,7 +91,7 @@ func (e *EventError) Error() string { return "rdma: " + e.Device + ": " + e.Even
 type EventReader struct {
 	hub          *eventHub // and not the device, which may be forgotten before the reader
 	ready        notifier
-	pump         *pump    // that reads the events
+	pump         *pump // that reads the events
 	closed       chan struct{}
 	deviceClosed <-chan struct{}
 
