@@ -14,7 +14,7 @@ demo: rdmavm runtime ## copy a file between two processes by RDMA, on a real dev
 	@$(GO) build -o bin/filecopy ./examples/filecopy
 	@bin/rdmavm bin/filecopy demo
 
-test: go cgo runtime ## run every test that needs no RDMA device
+test: go cgo runtime ## run every test, on emulated devices where there are no others
 	@.ci/test ./...
 
 test-rxe: rdmavm runtime ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
