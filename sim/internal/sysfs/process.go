@@ -18,16 +18,20 @@ type Process struct {
 	lock *os.File
 }
 
-// NewProcess chooses the folder, below the system's folder for temporary
-// files.
+// NewProcess chooses the folder.
 func NewProcess() *Process {
 	name := fmt.Sprintf("%d-%016x", os.Getpid(), rand.Uint64())
 	return &Process{Path: filepath.Join(Base(), name)}
 }
 
-// Base is the folder that all processes of a user share.
+// Base is the folder that all processes of a user share: in memory if there is
+// such a file system, since a tree has hundreds of files.
 func Base() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("goverbs-sim-%d", os.Getuid()))
+	dir := "/dev/shm"
+	if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, fmt.Sprintf("goverbs-sim-%d", os.Getuid()))
 }
 
 // Make makes the folder and removes those of processes that are gone. Making
