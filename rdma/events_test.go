@@ -62,3 +62,34 @@ func TestEventReaderEnds(t *testing.T) {
 		t.Errorf("events of a closed device: %v, want os.ErrClosed", err)
 	}
 }
+
+// Events that come in a row reach every reader, in their order.
+func TestEventsInARowAllArrive(t *testing.T) {
+	f := newFabric(t, nil)
+	name := f.Devices()[0]
+	dev, d := openDevice(t, name, nil), simDevice(t, f, name)
+	var readers []*rdma.EventReader
+	for range 3 {
+		r, err := dev.Events()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		readers = append(readers, r)
+	}
+	var want []rdma.EventType
+	for range 20 {
+		check(t, d.SetLink(1, false))
+		check(t, d.SetLink(1, true))
+		check(t, d.Reregister(1))
+		check(t, d.SetPKeys(1, []uint16{0xffff}))
+		want = append(want, rdma.EventPortErr, rdma.EventPortActive, rdma.EventClientReregister, rdma.EventPKeyChange)
+	}
+	for _, r := range readers {
+		for i, w := range want {
+			if e, err := r.Next(deadline(t)); err != nil || e.Type != w || e.Port != 1 || e.Missed != 0 {
+				t.Fatalf("event %d is %v, error %v; want %v on port 1", i, e, err, w)
+			}
+		}
+	}
+}

@@ -20,7 +20,7 @@ func Devices(tb testing.TB, n int) []string {
 	if len(names) == 0 {
 		var err error
 		if names, err = emulation.devices(); err != nil {
-			Skip(tb, "no device can be emulated: "+err.Error())
+			Skip(tb, "needs RDMA devices, and none can be emulated (make runtime installs the libraries): "+err.Error())
 		}
 	}
 	if len(names) < n {
