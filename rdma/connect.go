@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -66,10 +67,22 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 			return fmt.Errorf("rdma: connecting %s QP %#x to QP %#x: %w", q.device, q.num, peer.QPN, err)
 		}
 		if err := q.modify(&steps[i]); err != nil {
+			var refused *Error
+			if errors.As(err, &refused) && refused.Hint == "" { // an address may be what is wrong
+				refused.Hint = "connecting to " + peer.address()
+			}
 			return err
 		}
 	}
 	return nil
+}
+
+// address names the queue pair of an endpoint.
+func (e Endpoint) address() string {
+	if e.GID.IsZero() {
+		return fmt.Sprintf("QP %#x at LID %d", e.QPN, e.LID)
+	}
+	return fmt.Sprintf("QP %#x at %s", e.QPN, e.GID)
 }
 
 // currentPort returns the port as it is now, and the entry of its table that

@@ -78,6 +78,19 @@ func TestConnectRefusesAnEndpointThatNoDecoderGave(t *testing.T) {
 	}
 }
 
+func TestConnectThatFailsNamesThePeer(t *testing.T) {
+	f := newFabric(t, nil)
+	qp := newSide(t, f.Devices()[0], nil).qp
+	plan(t, f.FailVerb, sim.VerbFault{Verb: "modify_qp", Err: syscall.ETIMEDOUT})
+	peer, err := qp.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := qp.Connect(deadline(t), peer); !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), peer.GID.String()) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Nobody polls a closed queue, so that nobody would make room.
 func TestPostWaitEndsWhenItsCompletionQueueIsClosed(t *testing.T) {
 	a, b, cq, _ := batchPair(t, &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 2}})
