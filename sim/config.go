@@ -210,8 +210,12 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	if len(ports) == 0 {
 		ports = []PortConfig{{}}
 	}
-	if len(ports) > 8 {
-		return nil, fmt.Errorf("%d Ports, the limit is 8", len(ports))
+	most := 8
+	if dc.Model == EFA {
+		most = 1
+	}
+	if len(ports) > most {
+		return nil, fmt.Errorf("%d Ports, the limit is %d", len(ports), most)
 	}
 	for i := range ports {
 		p, err := ports[i].build(dc.Model, place, i)
@@ -266,6 +270,9 @@ func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 		if pc.LID != 0 || pc.LinkLayer != Ethernet {
 			return nil, errors.New("LinkLayer or LID of an EFA")
 		}
+		if len(p.PKeys) != 1 {
+			return nil, fmt.Errorf("%d PKeys, an EFA has 1", len(p.PKeys))
+		}
 	case pc.LinkLayer == Ethernet:
 		p.LinkLayer = fabric.LinkEthernet
 		if pc.LID != 0 {
@@ -287,10 +294,14 @@ func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 	if entries == nil {
 		entries = defaultGIDs(p, device, place)
 	}
-	if len(entries) > 256 {
-		return nil, fmt.Errorf("%d GIDs, the limit is 256", len(entries))
+	length, most := gidTableLen, 256
+	if m == EFA {
+		length, most = 1, 1
 	}
-	p.GIDs = make([]fabric.GIDEntry, max(gidTableLen, len(entries)))
+	if len(entries) > most {
+		return nil, fmt.Errorf("%d GIDs, the limit is %d", len(entries), most)
+	}
+	p.GIDs = make([]fabric.GIDEntry, max(length, len(entries)))
 	for i, e := range entries {
 		var err error
 		if p.GIDs[i], err = e.build(p, fmt.Sprintf("sim%dp%d", device, place)); err != nil {

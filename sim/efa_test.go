@@ -180,6 +180,27 @@ func TestSmallEFA(t *testing.T) {
 	}
 }
 
+func TestEFAThatDoesNotExist(t *testing.T) {
+	newFabric(t, nil)
+	for _, d := range []sim.DeviceConfig{
+		{Ports: make([]sim.PortConfig, 2)},
+		{Ports: []sim.PortConfig{{LinkLayer: sim.InfiniBand}}},
+		{Ports: []sim.PortConfig{{LID: 3}}},
+		{Ports: []sim.PortConfig{{GIDs: make([]sim.GIDEntry, 2)}}},
+		{Ports: []sim.PortConfig{{PKeys: make([]uint16, 2)}}},
+		{MaxQP: 256},
+		{MaxSGE: 4},
+	} {
+		d.Model = sim.EFA
+		if _, err := sim.New(&sim.Config{Devices: []sim.DeviceConfig{d}}); err == nil {
+			t.Errorf("%+v is accepted", d)
+		}
+	}
+	if _, err := sim.New(&sim.Config{Devices: []sim.DeviceConfig{{NoRead: true}}}); err == nil {
+		t.Error("a ConnectX without reads is accepted")
+	}
+}
+
 // A batch is posted whole or not at all, however often it rings.
 func TestBatchesOnEFA(t *testing.T) {
 	_, a, b, ah := srdPair(t, sim.Config{}, srdOps)
