@@ -36,8 +36,9 @@ var cannot = map[string]map[Feature]string{
 }
 
 // Needs skips the test if the device's driver, told from the device's name as
-// in rxe0 or sim_mlx5_0, is known not to have the feature. These skips are counted and stay
-// skips under RDMA_TEST_REQUIRE=1, since no machine could run them.
+// in rxe0 or sim_mlx5_0, is known not to have the feature. These skips are
+// counted and stay skips under RDMA_TEST_REQUIRE=1, since no machine could run
+// them.
 func Needs(tb testing.TB, device string, f Feature) {
 	tb.Helper()
 	driver := strings.TrimRight(device, "_0123456789")

@@ -3,17 +3,18 @@ package rdmatest
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/hostdevice"
 )
 
 // Devices returns the names of n devices to test on: the host's as
 // [HostDevices] has them, else emulated ones if the package imports
 // testdevices. With fewer than n there, the test is skipped.
 //
-// It reads sysfs and not this module, so that every package can use it.
+// It reads sysfs and does without package rdma, so that every package can use it.
 func Devices(tb testing.TB, n int) []string {
 	tb.Helper()
 	names := HostDevices()
@@ -30,8 +31,8 @@ func Devices(tb testing.TB, n int) []string {
 }
 
 // HostDevices returns the devices of this machine that tests may use: those
-// that RDMA_TEST_DEVICE names, else all, in order of name, with an ACTIVE port
-// and a GID; none if RDMA_TEST_DEVICE is "sim".
+// that RDMA_TEST_DEVICE names, else all that are usable, as [hostdevice.Usable]
+// has it; none if RDMA_TEST_DEVICE is "sim".
 func HostDevices() []string {
 	names := splitList(os.Getenv("RDMA_TEST_DEVICE"))
 	switch {
@@ -40,7 +41,8 @@ func HostDevices() []string {
 	case len(names) > 0:
 		return names
 	}
-	return usableDevices("/sys/class/infiniband")
+	usable, _ := hostdevice.Usable()
+	return usable
 }
 
 // emulation is where devices come from if the host has none: by default,
@@ -76,36 +78,4 @@ func NeedsEmulation(tb testing.TB) {
 
 func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// usableDevices returns the devices below an infiniband class folder that have
-// a port in state ACTIVE with at least one GID.
-func usableDevices(class string) []string {
-	var names []string
-	states, _ := filepath.Glob(filepath.Join(class, "*", "ports", "*", "state"))
-	for _, state := range states {
-		port := filepath.Dir(state)
-		if strings.HasPrefix(readLine(state), "4:") && hasGID(port) {
-			names = append(names, filepath.Base(filepath.Dir(filepath.Dir(port))))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// hasGID reports whether any entry of the port's GID table is set.
-func hasGID(port string) bool {
-	gids, _ := filepath.Glob(filepath.Join(port, "gids", "*"))
-	return slices.ContainsFunc(gids, func(file string) bool {
-		return strings.Trim(readLine(file), "0:") != ""
-	})
-}
-
-// readLine returns a sysfs attribute without its line end, "" if unreadable.
-func readLine(file string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }

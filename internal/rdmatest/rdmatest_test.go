@@ -123,31 +123,6 @@ func TestSkipFailsWhereTheMachineWasPromised(t *testing.T) {
 	}
 }
 
-func TestUsableDevicesHaveAnActivePortAndAGID(t *testing.T) {
-	class := t.TempDir()
-	for name, content := range map[string]string{
-		"up1/ports/1/state": "4: ACTIVE\n", "up1/ports/1/gids/0": "fe80:0000:0000:0000:0000:00ff:fe00:0001\n",
-		"up0/ports/1/state": "1: DOWN\n", "up0/ports/2/state": "4: ACTIVE\n", "up0/ports/2/gids/3": "fe80::1\n",
-		"down0/ports/1/state": "1: DOWN\n", "down0/ports/1/gids/0": "fe80::2\n",
-		"bare0/ports/1/state": "4: ACTIVE\n", "bare0/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000\n",
-		"broken0/ports/1/gids/0": "fe80::3\n",
-	} {
-		file := filepath.Join(class, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, want := usableDevices(class), []string{"up0", "up1"}; !slices.Equal(got, want) {
-		t.Errorf("usable are %v, want %v", got, want)
-	}
-	if got := usableDevices(filepath.Join(class, "absent")); got != nil {
-		t.Errorf("without the folder: %v", got)
-	}
-}
-
 func TestDeviceNamesComeFromTheEnvironmentFirst(t *testing.T) {
 	t.Setenv("RDMA_TEST_DEVICE", "a0, b0,c0")
 	if got := Devices(t, 2); !slices.Equal(got, []string{"a0", "b0"}) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/hostdevice"
 )
 
 // IsInit tells if this process is the guest's init.
@@ -51,7 +53,7 @@ func runInit() error {
 	if g.kmsg, err = openKmsg(); err != nil {
 		return err
 	}
-	devices, reasons := usableDevices(os.DirFS("/sys"), func(string) error { return nil })
+	devices, reasons := hostdevice.Usable()
 	if len(devices) != 2 {
 		return fmt.Errorf("RDMA devices %v are usable, want two: %s", devices, strings.Join(reasons, "; "))
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/hostdevice"
 )
 
 // Run runs the program argv[0] with the arguments argv[1:], this process's
@@ -55,13 +57,7 @@ func Run(o Options, argv []string) (status int, err error) {
 }
 
 func hostIsUsable(o *Options) bool {
-	usable, reasons := usableDevices(os.DirFS("/sys"), func(node string) error {
-		f, err := os.OpenFile(node, os.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		return f.Close()
-	})
+	usable, reasons := hostdevice.Usable()
 	for _, r := range reasons {
 		o.logf("not usable: %s", r)
 	}

@@ -1,16 +1,31 @@
-package rdmavm
+// Package hostdevice tells which RDMA devices of this machine a program can use.
+// It reads sysfs and needs neither cgo nor rdma-core.
+package hostdevice
 
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 )
 
-// usableDevices lists the RDMA devices in sysfs (fs.FS of /sys) that have a port
-// which is ACTIVE and has a usable GID, and tells why the others are not usable.
-// canOpen tries to open a device file such as /dev/infiniband/uverbs0.
-func usableDevices(sysfs fs.FS, canOpen func(string) error) (usable, reasons []string) {
+// Usable returns the names, sorted, of the devices that this process may open
+// and that have a port which is ACTIVE and has a usable GID. reasons tell why the
+// others are not usable. It is empty on other systems than Linux.
+func Usable() (usable, reasons []string) {
+	return usableIn(os.DirFS("/sys"), func(node string) error {
+		f, err := os.OpenFile(node, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	})
+}
+
+// usableIn is Usable with the file system of /sys, and what tries to open a
+// device file such as /dev/infiniband/uverbs0.
+func usableIn(sysfs fs.FS, canOpen func(node string) error) (usable, reasons []string) {
 	nodes := verbsNodes(sysfs)
 	devices, _ := fs.ReadDir(sysfs, "class/infiniband") // no folder: no devices
 	for _, d := range devices {

@@ -1,4 +1,4 @@
-package rdmavm
+package hostdevice
 
 import (
 	"io/fs"
@@ -29,6 +29,8 @@ func TestUsableDevices(t *testing.T) {
 	noPort := sysfsDevice("dev", active, gid)
 	maps.DeleteFunc(noPort, func(name string, _ *fstest.MapFile) bool { return strings.Contains(name, "/ports/") })
 	noPort["class/infiniband/dev/node_type"] = &fstest.MapFile{}
+	noState := sysfsDevice("dev", active, gid)
+	delete(noState, "class/infiniband/dev/ports/1/state")
 	noVerbs := sysfsDevice("dev", active, gid)
 	delete(noVerbs, "class/infiniband_verbs/uverbs_dev/ibdev")
 	secondPort := sysfsDevice("dev", "1: DOWN", gid)
@@ -48,12 +50,13 @@ func TestUsableDevices(t *testing.T) {
 		{"no GID", sysfsDevice("dev", active, "0000:0000:0000:0000:0000:0000:0000:0000"), "dev: port 1 has no usable GID"},
 		{"only a prefix", sysfsDevice("dev", active, "fe80:0000:0000:0000:0000:0000:0000:0000"), "dev: port 1 has no usable GID"},
 		{"not a GID", sysfsDevice("dev", active, "garbage"), "dev: port 1 has no usable GID"},
+		{"no state", noState, `dev: port 1 is ""`},
 		{"no port", noPort, "dev: has no port"},
 		{"no verbs", noVerbs, "dev: has no verbs device (is ib_uverbs loaded?)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var opened []string
-			usable, reasons := usableDevices(test.sysfs, func(node string) error {
+			usable, reasons := usableIn(test.sysfs, func(node string) error {
 				opened = append(opened, node)
 				return nil
 			})
@@ -79,7 +82,7 @@ func TestUsableDevicesOfSeveral(t *testing.T) {
 	for _, name := range []string{"b", "a", "hidden"} {
 		maps.Copy(sysfs, sysfsDevice(name, "4: ACTIVE", gid))
 	}
-	usable, reasons := usableDevices(sysfs, func(node string) error {
+	usable, reasons := usableIn(sysfs, func(node string) error {
 		if strings.HasSuffix(node, "hidden") { // as in a container that was not given it
 			return &fs.PathError{Op: "open", Path: node, Err: fs.ErrNotExist}
 		}
@@ -91,7 +94,7 @@ func TestUsableDevicesOfSeveral(t *testing.T) {
 	if len(reasons) != 1 || !strings.Contains(reasons[0], "/dev/infiniband/uverbs_hidden: file does not exist") {
 		t.Errorf("reasons %q", reasons)
 	}
-	if usable, reasons := usableDevices(fstest.MapFS{}, nil); usable != nil || reasons != nil {
+	if usable, reasons := usableIn(fstest.MapFS{}, nil); usable != nil || reasons != nil {
 		t.Errorf("without RDMA: %q, %q", usable, reasons)
 	}
 }
