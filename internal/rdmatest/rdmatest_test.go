@@ -46,7 +46,27 @@ func TestChild(t *testing.T) {
 		t.Error("not skipped")
 	case "devices":
 		Devices(t, 1000)
+	case "not emulated":
+		NeedsEmulation(t)
+		t.Error("not skipped")
+	case "emulated":
+		emulate(nil)
+		NeedsEmulation(t)
+		if got := Devices(t, 1); !slices.Equal(got, []string{"toy_0"}) {
+			t.Errorf("got %v", got)
+		}
+	case "left on emulated":
+		emulate(map[string]int{"QP": 3})
+	case "emulation impossible":
+		Emulate(func() ([]string, error) { return nil, errors.New("no wires") }, func() map[string]int { return nil })
+		Devices(t, 1)
+		t.Error("not skipped")
 	}
+}
+
+// emulate makes two devices stand in on which something was left.
+func emulate(left map[string]int) {
+	Emulate(func() ([]string, error) { return []string{"toy_0", "toy_1"}, nil }, func() map[string]int { return left })
 }
 
 type object struct{ h *handle.Handle }
@@ -98,6 +118,23 @@ func TestMainFailsThePackageOnWhatIsLeft(t *testing.T) {
 		}
 		if !tt.ok && !strings.Contains(out, "rdmatest_test.go") {
 			t.Errorf("%s: no place of creation in\n%s", tt.what, out)
+		}
+	}
+}
+
+func TestEmulatedDevicesStandIn(t *testing.T) {
+	for what, want := range map[string]struct {
+		ok   bool
+		text string
+	}{
+		"emulated":             {true, "PASS"},
+		"left on emulated":     {false, "emulated devices were left map[QP:3]"},
+		"emulation impossible": {true, "none can be emulated"},
+		"not emulated":         {true, "1 skipped: needs emulated devices"},
+	} {
+		out, ok := child(t, what, "RDMA_TEST_DEVICE=sim")
+		if ok != want.ok || !strings.Contains(out, want.text) {
+			t.Errorf("%s: passed is %v, want %v and %q in\n%s", what, ok, want.ok, want.text, out)
 		}
 	}
 }
