@@ -3,7 +3,6 @@ package rdmatest
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +11,8 @@ import (
 
 // Devices returns the names of n devices to test on: the host's as
 // [HostDevices] has them, else emulated ones if the package imports
-// testdevices. With fewer than n there, the test is skipped.
+// testdevices. With fewer than n there, the test is skipped, or fails where
+// RDMA_TEST_DEVICE=sim asked for emulated ones that can't be had.
 //
 // It reads sysfs and does without package rdma, so that every package can use it.
 func Devices(tb testing.TB, n int) []string {
@@ -20,7 +20,9 @@ func Devices(tb testing.TB, n int) []string {
 	names := HostDevices()
 	if len(names) == 0 {
 		var err error
-		if names, err = emulation.devices(); err != nil {
+		if names, err = emulation.devices(); err != nil && emulationWanted() {
+			tb.Fatalf("no device can be emulated (RDMA_TEST_DEVICE=sim): %v", err)
+		} else if err != nil {
 			Skip(tb, "needs RDMA devices, and none can be emulated (make runtime installs the libraries): "+err.Error())
 		}
 	}
@@ -34,16 +36,18 @@ func Devices(tb testing.TB, n int) []string {
 // that RDMA_TEST_DEVICE names, else all that are usable, as [hostdevice.Usable]
 // has it; none if RDMA_TEST_DEVICE is "sim".
 func HostDevices() []string {
-	names := splitList(os.Getenv("RDMA_TEST_DEVICE"))
-	switch {
-	case slices.Equal(names, []string{"sim"}):
+	if emulationWanted() {
 		return nil
-	case len(names) > 0:
+	}
+	if names := splitList(os.Getenv("RDMA_TEST_DEVICE")); len(names) > 0 {
 		return names
 	}
 	usable, _ := hostdevice.Usable()
 	return usable
 }
+
+// emulationWanted reports whether emulated devices were asked for.
+func emulationWanted() bool { return os.Getenv("RDMA_TEST_DEVICE") == "sim" }
 
 // emulation is where devices come from if the host has none: by default,
 // nowhere.
