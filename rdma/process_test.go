@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -113,13 +114,12 @@ func turnAround(b []byte) {
 	}
 }
 
-// Two processes write into each other's memory.
-func TestTwoProcesses(t *testing.T) {
-	devices := rdmatest.Devices(t, 2)
-	a := newSide(t, devices[0], nil)
-	ctx := deadline(t)
-	peer := exec.CommandContext(ctx, os.Args[0])
-	peer.Env = append(os.Environ(), peerDevice+"="+devices[1])
+// startPeer starts the other process on a device and connects a to it. The peer
+// ends when in is closed.
+func startPeer(ctx context.Context, t *testing.T, a *side, device string) (peer *exec.Cmd, in io.WriteCloser, memory rdma.Remote) {
+	t.Helper()
+	peer = exec.CommandContext(ctx, os.Args[0])
+	peer.Env = append(os.Environ(), peerDevice+"="+device)
 	peer.Stderr = os.Stderr
 	in, err := peer.StdinPipe()
 	if err != nil {
@@ -129,14 +129,9 @@ func TestTwoProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, peer.Start())
-	defer func() {
-		in.Close()
-		check(t, peer.Wait())
-	}()
-
-	answer, err := a.qp.StartRecv(ctx, slice(t, a.mem, 0, 0))
-	check(t, err)
+	if err := peer.Start(); err != nil {
+		t.Fatal(err)
+	}
 	remote, err := greet(a.qp, a.mem, out, in)
 	if err != nil {
 		t.Fatal(err)
@@ -145,13 +140,28 @@ func TestTwoProcesses(t *testing.T) {
 	if _, err := io.ReadFull(out, make([]byte, len("\"connected\"\n"))); err != nil {
 		t.Fatal("the peer did not connect:", err)
 	}
+	return peer, in, remote.Memory
+}
+
+// Two processes write into each other's memory.
+func TestTwoProcesses(t *testing.T) {
+	devices := rdmatest.Devices(t, 2)
+	a := newSide(t, devices[0], nil)
+	ctx := deadline(t)
+	answer, err := a.qp.StartRecv(ctx, slice(t, a.mem, 0, 0))
+	check(t, err)
+	peer, in, memory := startPeer(ctx, t, a, devices[1])
+	defer func() {
+		in.Close()
+		check(t, peer.Wait())
+	}()
 
 	fill(t, a.mem, 1)
 	want := contents(t, a.mem)
 	turnAround(want)
 	source := a.newMemory(t)
 	check(t, source.Do(func(b []byte) error { copy(b, contents(t, a.mem)); return nil }))
-	check(t, a.qp.Write(ctx, source.View(), remote.Memory))
+	check(t, a.qp.Write(ctx, source.View(), memory))
 	check(t, a.qp.SendImm(ctx, slice(t, source, 0, 0), memSize))
 	check(t, answer.Wait(ctx))
 	if wc := answer.Result(); wc.Opcode != rdma.OpRecvWriteImm || wc.Imm != 7 {
@@ -159,5 +169,24 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	if !bytes.Equal(contents(t, a.mem), want) {
 		t.Error("the peer did not write back what it was given, turned around")
+	}
+}
+
+// Who writes to a process that was killed is told that it does not answer.
+func TestKilledPeerDoesNotAnswer(t *testing.T) {
+	devices := rdmatest.Devices(t, 2)
+	a := newSide(t, devices[0], nil)
+	ctx := deadline(t)
+	peer, in, memory := startPeer(ctx, t, a, devices[1])
+	defer in.Close()
+	check(t, a.qp.Write(ctx, a.mem.View(), memory))
+	check(t, peer.Process.Kill())
+	if err := peer.Wait(); err == nil {
+		t.Error("the peer ended well")
+	}
+	err := a.qp.Write(ctx, a.mem.View(), memory)
+	var failure *rdma.CompletionError
+	if !errors.As(err, &failure) || failure.Status != rdma.WCRetryExcErr {
+		t.Errorf("error %v, want RETRY_EXC_ERR", err)
 	}
 }
