@@ -203,7 +203,7 @@ func TestGuardTellsWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := compile("ibverbs", doctored)
-	if err == nil || !strings.Contains(out, "offset of struct ibv_mr.rkey") || !strings.Contains(out, "go generate") {
+	if err == nil || !strings.Contains(out, "offsetof(struct ibv_mr, rkey) == 40 is not so") || !strings.Contains(out, "go generate") {
 		t.Errorf("doctored headers: %v\n%.2000s", err, out)
 	}
 }

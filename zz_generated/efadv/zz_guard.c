@@ -11,122 +11,125 @@
 #ifndef GOVERBS_HEADERS
 #define GOVERBS_HEADERS 44
 #endif
-#define ZZ_HINT " differs from rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'"
-#define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "goverbs: offset of " #type "." #member ZZ_HINT)
-#define ZZ_VALUE(name, n) _Static_assert((long long)(name) == (n), "goverbs: value of " #name ZZ_HINT)
+#define ZZ_FACT(fact) _Static_assert(fact, "goverbs: " #fact " is not so in rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'")
 
-ZZ_OFFSET(struct efadv_ah_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_ah_attr, ahn, 8);
+ZZ_FACT(offsetof(struct efadv_ah_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_ah_attr, ahn) == 8);
 #if GOVERBS_HEADERS >= 43
-ZZ_OFFSET(struct efadv_cq, comp_mask, 0);
-ZZ_OFFSET(struct efadv_cq, wc_read_sgid, 8);
+ZZ_FACT(offsetof(struct efadv_cq, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_cq, wc_read_sgid) == 8);
 #endif
 #if GOVERBS_HEADERS >= 52
-ZZ_OFFSET(struct efadv_cq, wc_is_unsolicited, 16);
+ZZ_FACT(offsetof(struct efadv_cq, wc_is_unsolicited) == 16);
 #endif
 #if GOVERBS_HEADERS >= 59
-ZZ_OFFSET(struct efadv_cq_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_cq_attr, buffer, 8);
-ZZ_OFFSET(struct efadv_cq_attr, entry_size, 16);
-ZZ_OFFSET(struct efadv_cq_attr, num_entries, 20);
+ZZ_FACT(offsetof(struct efadv_cq_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_cq_attr, buffer) == 8);
+ZZ_FACT(offsetof(struct efadv_cq_attr, entry_size) == 16);
+ZZ_FACT(offsetof(struct efadv_cq_attr, num_entries) == 20);
 #endif
 #if GOVERBS_HEADERS >= 60
-ZZ_OFFSET(struct efadv_cq_attr, doorbell, 24);
+ZZ_FACT(offsetof(struct efadv_cq_attr, doorbell) == 24);
 #endif
 #if GOVERBS_HEADERS >= 43
-ZZ_OFFSET(struct efadv_cq_init_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_cq_init_attr, wc_flags, 8);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, wc_flags) == 8);
 #endif
 #if GOVERBS_HEADERS >= 59
-ZZ_OFFSET(struct efadv_cq_init_attr, flags, 16);
-ZZ_OFFSET(struct efadv_cq_init_attr, ext_mem_dmabuf, 24);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, flags) == 16);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, ext_mem_dmabuf) == 24);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, ext_mem_dmabuf.buffer) == 24);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, ext_mem_dmabuf.length) == 32);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, ext_mem_dmabuf.offset) == 40);
+ZZ_FACT(offsetof(struct efadv_cq_init_attr, ext_mem_dmabuf.fd) == 48);
 #endif
-ZZ_OFFSET(struct efadv_device_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_device_attr, max_sq_wr, 8);
-ZZ_OFFSET(struct efadv_device_attr, max_rq_wr, 12);
-ZZ_OFFSET(struct efadv_device_attr, max_sq_sge, 16);
-ZZ_OFFSET(struct efadv_device_attr, max_rq_sge, 18);
-ZZ_OFFSET(struct efadv_device_attr, inline_buf_size, 20);
+ZZ_FACT(offsetof(struct efadv_device_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_device_attr, max_sq_wr) == 8);
+ZZ_FACT(offsetof(struct efadv_device_attr, max_rq_wr) == 12);
+ZZ_FACT(offsetof(struct efadv_device_attr, max_sq_sge) == 16);
+ZZ_FACT(offsetof(struct efadv_device_attr, max_rq_sge) == 18);
+ZZ_FACT(offsetof(struct efadv_device_attr, inline_buf_size) == 20);
 #if GOVERBS_HEADERS >= 63
-ZZ_OFFSET(struct efadv_device_attr, inline_buf_size_ex, 22);
+ZZ_FACT(offsetof(struct efadv_device_attr, inline_buf_size_ex) == 22);
 #endif
-ZZ_OFFSET(struct efadv_device_attr, device_caps, 24);
-ZZ_OFFSET(struct efadv_device_attr, max_rdma_size, 28);
+ZZ_FACT(offsetof(struct efadv_device_attr, device_caps) == 24);
+ZZ_FACT(offsetof(struct efadv_device_attr, max_rdma_size) == 28);
 #if GOVERBS_HEADERS >= 50
-ZZ_OFFSET(struct efadv_mr_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_mr_attr, ic_id_validity, 8);
-ZZ_OFFSET(struct efadv_mr_attr, recv_ic_id, 10);
-ZZ_OFFSET(struct efadv_mr_attr, rdma_read_ic_id, 12);
-ZZ_OFFSET(struct efadv_mr_attr, rdma_recv_ic_id, 14);
+ZZ_FACT(offsetof(struct efadv_mr_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_mr_attr, ic_id_validity) == 8);
+ZZ_FACT(offsetof(struct efadv_mr_attr, recv_ic_id) == 10);
+ZZ_FACT(offsetof(struct efadv_mr_attr, rdma_read_ic_id) == 12);
+ZZ_FACT(offsetof(struct efadv_mr_attr, rdma_recv_ic_id) == 14);
 #endif
 #if GOVERBS_HEADERS >= 64
-ZZ_OFFSET(struct efadv_qp, comp_mask, 0);
-ZZ_OFFSET(struct efadv_qp, wr_set_processing_hints, 8);
+ZZ_FACT(offsetof(struct efadv_qp, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_qp, wr_set_processing_hints) == 8);
 #endif
-ZZ_OFFSET(struct efadv_qp_init_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_qp_init_attr, driver_qp_type, 8);
+ZZ_FACT(offsetof(struct efadv_qp_init_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_qp_init_attr, driver_qp_type) == 8);
 #if GOVERBS_HEADERS >= 52
-ZZ_OFFSET(struct efadv_qp_init_attr, flags, 12);
+ZZ_FACT(offsetof(struct efadv_qp_init_attr, flags) == 12);
 #endif
 #if GOVERBS_HEADERS >= 55
-ZZ_OFFSET(struct efadv_qp_init_attr, sl, 14);
+ZZ_FACT(offsetof(struct efadv_qp_init_attr, sl) == 14);
 #endif
 #if GOVERBS_HEADERS >= 64
-ZZ_OFFSET(struct efadv_qp_init_attr, wr_flags, 16);
+ZZ_FACT(offsetof(struct efadv_qp_init_attr, wr_flags) == 16);
 #endif
 #if GOVERBS_HEADERS >= 63
-ZZ_OFFSET(struct efadv_rq_depth_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_rq_depth_attr, max_recv_sge, 8);
-ZZ_OFFSET(struct efadv_sq_depth_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_sq_depth_attr, flags, 8);
-ZZ_OFFSET(struct efadv_sq_depth_attr, max_send_sge, 12);
-ZZ_OFFSET(struct efadv_sq_depth_attr, max_rdma_sge, 16);
-ZZ_OFFSET(struct efadv_sq_depth_attr, max_inline_data, 20);
+ZZ_FACT(offsetof(struct efadv_rq_depth_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_rq_depth_attr, max_recv_sge) == 8);
+ZZ_FACT(offsetof(struct efadv_sq_depth_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_sq_depth_attr, flags) == 8);
+ZZ_FACT(offsetof(struct efadv_sq_depth_attr, max_send_sge) == 12);
+ZZ_FACT(offsetof(struct efadv_sq_depth_attr, max_rdma_sge) == 16);
+ZZ_FACT(offsetof(struct efadv_sq_depth_attr, max_inline_data) == 20);
 #endif
 #if GOVERBS_HEADERS >= 59
-ZZ_OFFSET(struct efadv_wq_attr, comp_mask, 0);
-ZZ_OFFSET(struct efadv_wq_attr, buffer, 8);
-ZZ_OFFSET(struct efadv_wq_attr, entry_size, 16);
-ZZ_OFFSET(struct efadv_wq_attr, num_entries, 20);
-ZZ_OFFSET(struct efadv_wq_attr, doorbell, 24);
-ZZ_OFFSET(struct efadv_wq_attr, max_batch, 32);
-ZZ_VALUE(EFADV_CQ_INIT_FLAGS_EXT_MEM_DMABUF, 1LL);
+ZZ_FACT(offsetof(struct efadv_wq_attr, comp_mask) == 0);
+ZZ_FACT(offsetof(struct efadv_wq_attr, buffer) == 8);
+ZZ_FACT(offsetof(struct efadv_wq_attr, entry_size) == 16);
+ZZ_FACT(offsetof(struct efadv_wq_attr, num_entries) == 20);
+ZZ_FACT(offsetof(struct efadv_wq_attr, doorbell) == 24);
+ZZ_FACT(offsetof(struct efadv_wq_attr, max_batch) == 32);
+ZZ_FACT((long long)(EFADV_CQ_INIT_FLAGS_EXT_MEM_DMABUF) == 1LL);
 #endif
-ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_RDMA_READ, 1LL);
-ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_RNR_RETRY, 2LL);
+ZZ_FACT((long long)(EFADV_DEVICE_ATTR_CAPS_RDMA_READ) == 1LL);
+ZZ_FACT((long long)(EFADV_DEVICE_ATTR_CAPS_RNR_RETRY) == 2LL);
 #if GOVERBS_HEADERS >= 43
-ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID, 4LL);
+ZZ_FACT((long long)(EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID) == 4LL);
 #endif
 #if GOVERBS_HEADERS >= 46
-ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, 8LL);
+ZZ_FACT((long long)(EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE) == 8LL);
 #endif
 #if GOVERBS_HEADERS >= 52
-ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV, 16LL);
+ZZ_FACT((long long)(EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV) == 16LL);
 #endif
 #if GOVERBS_HEADERS >= 59
-ZZ_VALUE(EFADV_DEVICE_ATTR_CAPS_CQ_WITH_EXT_MEM_DMABUF, 32LL);
+ZZ_FACT((long long)(EFADV_DEVICE_ATTR_CAPS_CQ_WITH_EXT_MEM_DMABUF) == 32LL);
 #endif
 #if GOVERBS_HEADERS >= 50
-ZZ_VALUE(EFADV_MR_ATTR_VALIDITY_RECV_IC_ID, 1LL);
-ZZ_VALUE(EFADV_MR_ATTR_VALIDITY_RDMA_READ_IC_ID, 2LL);
-ZZ_VALUE(EFADV_MR_ATTR_VALIDITY_RDMA_RECV_IC_ID, 4LL);
+ZZ_FACT((long long)(EFADV_MR_ATTR_VALIDITY_RECV_IC_ID) == 1LL);
+ZZ_FACT((long long)(EFADV_MR_ATTR_VALIDITY_RDMA_READ_IC_ID) == 2LL);
+ZZ_FACT((long long)(EFADV_MR_ATTR_VALIDITY_RDMA_RECV_IC_ID) == 4LL);
 #endif
-ZZ_VALUE(EFADV_QP_DRIVER_TYPE_SRD, 0LL);
+ZZ_FACT((long long)(EFADV_QP_DRIVER_TYPE_SRD) == 0LL);
 #if GOVERBS_HEADERS >= 52
-ZZ_VALUE(EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, 1LL);
+ZZ_FACT((long long)(EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV) == 1LL);
 #endif
 #if GOVERBS_HEADERS >= 63
-ZZ_VALUE(EFADV_QP_FLAGS_INLINE_WRITE, 2LL);
-ZZ_VALUE(EFADV_SQ_DEPTH_ATTR_INLINE_WRITE, 1LL);
+ZZ_FACT((long long)(EFADV_QP_FLAGS_INLINE_WRITE) == 2LL);
+ZZ_FACT((long long)(EFADV_SQ_DEPTH_ATTR_INLINE_WRITE) == 1LL);
 #endif
 #if GOVERBS_HEADERS >= 43
-ZZ_VALUE(EFADV_WC_EX_WITH_SGID, 1LL);
+ZZ_FACT((long long)(EFADV_WC_EX_WITH_SGID) == 1LL);
 #endif
 #if GOVERBS_HEADERS >= 52
-ZZ_VALUE(EFADV_WC_EX_WITH_IS_UNSOLICITED, 2LL);
+ZZ_FACT((long long)(EFADV_WC_EX_WITH_IS_UNSOLICITED) == 2LL);
 #endif
 #if GOVERBS_HEADERS >= 64
-ZZ_VALUE(EFADV_WR_EX_WITH_PROCESSING_HINTS, 1LL);
-ZZ_VALUE(EFADV_WR_PROCESSING_HINT_BURST_PPS_SENSITIVE, 1LL);
+ZZ_FACT((long long)(EFADV_WR_EX_WITH_PROCESSING_HINTS) == 1LL);
+ZZ_FACT((long long)(EFADV_WR_PROCESSING_HINT_BURST_PPS_SENSITIVE) == 1LL);
+ZZ_FACT(sizeof(enum efadv_wr_processing_hint) == 4 && (enum efadv_wr_processing_hint)-1 > 0);
 #endif
 #endif

@@ -18,6 +18,12 @@ func since(version string) string {
 	return "since rdma-core " + strings.TrimSuffix(version, ".0")
 }
 
+// major is a version as C compares it with GOVERBS_HEADERS, 0 for "".
+func major(version string) int {
+	v, _ := facts.ParseVersion(version) // the facts were parsed before
+	return v.Major
+}
+
 // comment writes a doc comment: lines of text, wrapped, paragraphs apart.
 func comment(f *jen.File, text string) {
 	for i, paragraph := range strings.Split(text, "\n\n") {

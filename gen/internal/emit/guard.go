@@ -5,40 +5,30 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/gen/internal/facts"
+	"github.com/goverbs/goverbs/gen/internal/guard"
 )
 
 // cGuard emits a comparison of the facts with the headers of the machine that
-// compiles it.
+// compiles it. Sizes are left out: records grow from version to version.
 func (g *generator) cGuard(p *pkg) {
 	var b guardFile
 	fmt.Fprintf(&b, "#if __has_include(<%s>)\n#include <stddef.h>\n", p.Header)
 	for _, h := range p.Headers {
 		fmt.Fprintf(&b, "#include <%s>\n", h)
 	}
-	fmt.Fprintf(&b, guardMacros, Debian)
+	fmt.Fprintf(&b, guardHead, oldestHeaders)
 	for _, r := range p.records {
 		if r.Anon || r.Opaque || isSystem(r.Tag) || isOurs(r.Tag) || facts.Excused(r.Tag) {
 			continue
 		}
 		mutexes := g.opaque(r.Tag) != "" // whose size depends on machine and C library
-		for _, f := range r.Fields {
-			if f.Name != "" && f.Bits == 0 && !strings.HasPrefix(f.Name, "reserved") {
-				b.section(newer(r.Since, f.Since), mutexes)
-				fmt.Fprintf(&b, "ZZ_OFFSET(%s, %s, %d);\n", r.Tag, f.Name, f.Offset)
-			}
-		}
+		b.add(guard.Layout(r, g.records, guard.Floor), mutexes)
 	}
 	for _, e := range p.enums {
-		for _, v := range e.Values {
-			b.section(newer(e.Since, v.Since), false)
-			fmt.Fprintf(&b, "ZZ_VALUE(%s, %dLL);\n", v.Name, v.Value)
-		}
+		b.add(guard.Enum(e), false)
 	}
 	for _, m := range p.macros {
-		if m.Kind == facts.MacroConst && m.Int != nil {
-			b.section(m.Since, false)
-			fmt.Fprintf(&b, "ZZ_VALUE(%s, %dLL);\n", m.Name, *m.Int)
-		}
+		b.add(guard.Macro(m), false)
 	}
 	b.section("", false)
 	b.WriteString("#endif\n")
@@ -51,13 +41,21 @@ type guardFile struct {
 	condition string // of the section that is open
 }
 
+func (b *guardFile) add(list []guard.Assertion, mutexes bool) {
+	for _, a := range list {
+		if a.Kind == guard.Offset || a.Kind == guard.Value {
+			b.section(a.Since, mutexes)
+			fmt.Fprintf(b, "ZZ_FACT(%s);\n", a.Condition)
+		}
+	}
+}
+
 // section begins what holds from a version on, and only on the machine that
 // the facts are of if it has mutexes.
 func (b *guardFile) section(version string, mutexes bool) {
 	var conditions []string
 	if since(version) != "" {
-		major, _, _ := strings.Cut(version, ".")
-		conditions = append(conditions, "GOVERBS_HEADERS >= "+major)
+		conditions = append(conditions, fmt.Sprintf("GOVERBS_HEADERS >= %d", major(version)))
 	}
 	if mutexes {
 		conditions = append(conditions, "defined(__x86_64__)")
@@ -75,22 +73,12 @@ func (b *guardFile) section(version string, mutexes bool) {
 	b.condition = condition
 }
 
-// newer returns the later of two versions; a newer record has newer fields.
-func newer(a, b string) string {
-	if since(b) != "" {
-		return b
-	}
-	return a
-}
-
-const guardMacros = `
+const guardHead = `
 // Headers are taken to be of rdma-core %d or newer; what came later is compared
 // if -DGOVERBS_HEADERS=<version> says that it is there.
 #ifndef GOVERBS_HEADERS
 #define GOVERBS_HEADERS %[1]d
 #endif
-#define ZZ_HINT " differs from rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'"
-#define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), "goverbs: offset of " #type "." #member ZZ_HINT)
-#define ZZ_VALUE(name, n) _Static_assert((long long)(name) == (n), "goverbs: value of " #name ZZ_HINT)
+#define ZZ_FACT(fact) _Static_assert(fact, "goverbs: " #fact " is not so in rdma-core's headers on this machine: take their facts with 'go run ./gen snapshot' and regenerate with 'go generate ./...'")
 
 `

@@ -12,8 +12,9 @@ import (
 	"github.com/goverbs/goverbs/gen/tables"
 )
 
-// Debian is the oldest rdma-core whose headers tests compile against.
-const Debian = 44
+// oldestHeaders is the oldest rdma-core whose headers tests compile against:
+// that of Debian 12.
+const oldestHeaders = 44
 
 // Real returns the files by which tests call the inline functions of the
 // headers on the machine beside ours: part of the package that has the import
@@ -81,7 +82,7 @@ func Real(o Options, base string) (map[string][]byte, error) {
 		c.WriteString("#endif\n")
 	}
 	c.WriteString("\t}\n\treturn 0;\n}\n")
-	g.cFile(p, "testdata/zz_real.c", "", "// What is newer than rdma-core "+strconv.Itoa(Debian)+" is called if -DGOVERBS_HEADERS=<version> says that it is there.\n"+c.String())
+	g.cFile(p, "testdata/zz_real.c", "", "// What is newer than rdma-core "+strconv.Itoa(oldestHeaders)+" is called if -DGOVERBS_HEADERS=<version> says that it is there.\n"+c.String())
 
 	var l strings.Builder
 	l.WriteString("// The library functions that inline functions call, as recorders.\n#include \"fake.h\"\n\n")
@@ -103,9 +104,9 @@ func (fn *function) isInline() bool {
 }
 
 func realCall(c *strings.Builder, i int, fn *function) {
-	major, _ := strconv.Atoi(fn.Since)
-	if major > Debian {
-		fmt.Fprintf(c, "#if GOVERBS_HEADERS >= %d\n", major)
+	newer := major(fn.Since) > oldestHeaders
+	if newer {
+		fmt.Fprintf(c, "#if GOVERBS_HEADERS >= %d\n", major(fn.Since))
 	}
 	var args []string
 	for j, a := range fn.Params {
@@ -124,7 +125,7 @@ func realCall(c *strings.Builder, i int, fn *function) {
 		call = "*result = (" + w + ")" + call
 	}
 	fmt.Fprintf(c, "\tcase %d:\n\t\t%s;\n\t\treturn 1;\n", i, call)
-	if major > Debian {
+	if newer {
 		c.WriteString("#endif\n")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/gen/internal/facts"
+	"github.com/goverbs/goverbs/gen/internal/guard"
 )
 
 // cShim emits the functions that Go calls.
@@ -65,16 +66,15 @@ func (g *generator) cShim(p *pkg) {
 // cProofs emits that our C declarations lie in memory as the facts say, as the
 // Go mirrors are proven to.
 func (g *generator) cProofs(p *pkg, c *strings.Builder) {
-	c.WriteString("#define ZZ_SIZE(type, n) _Static_assert(sizeof(type) == (n), \"size of \" #type)\n")
-	c.WriteString("#define ZZ_OFFSET(type, member, n) _Static_assert(offsetof(type, member) == (n), \"offset of \" #type \".\" #member)\n\n")
+	c.WriteString("#define ZZ_FACT(fact) _Static_assert(fact, #fact)\n\n")
 	for _, r := range p.records {
 		if r.Anon || g.opaque(r.Tag) != "" {
 			continue
 		}
-		fmt.Fprintf(c, "ZZ_SIZE(%s, %d);\n", r.Tag, r.Size)
-		for _, f := range r.Fields {
-			if f.Name != "" && f.Bits == 0 && !isSystem(r.Tag) {
-				fmt.Fprintf(c, "ZZ_OFFSET(%s, %s, %d);\n", r.Tag, f.Name, f.Offset)
+		for _, a := range guard.Layout(r, g.records, guard.Exact) {
+			// The C library names the fields of its own records.
+			if a.Kind == guard.Size || a.Kind == guard.Offset && !isSystem(r.Tag) {
+				fmt.Fprintf(c, "ZZ_FACT(%s);\n", a.Condition)
 			}
 		}
 	}

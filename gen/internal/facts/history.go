@@ -91,10 +91,3 @@ func ReadHistory(r io.Reader) (History, error) {
 	}
 	return h, nil
 }
-
-// compareVersions orders versions that were parsed before.
-func compareVersions(a, b string) int {
-	v, _ := ParseVersion(a)
-	w, _ := ParseVersion(b)
-	return v.Compare(w)
-}

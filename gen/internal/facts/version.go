@@ -29,3 +29,19 @@ func ParseVersion(s string) (Version, error) {
 func (v Version) Compare(w Version) int {
 	return cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor))
 }
+
+// Later returns the later of two versions that were parsed before, of which ""
+// is the earliest.
+func Later(a, b string) string {
+	if compareVersions(a, b) < 0 {
+		return b
+	}
+	return a
+}
+
+// compareVersions orders versions as [Later] does.
+func compareVersions(a, b string) int {
+	v, _ := ParseVersion(a)
+	w, _ := ParseVersion(b)
+	return v.Compare(w)
+}
