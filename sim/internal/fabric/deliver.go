@@ -116,7 +116,7 @@ func (o *outcome) failResponder() {
 // takes its receive queue along.
 func (q *QP) endBadly() {
 	switch q.Type {
-	case RC, DCI:
+	case RC, DCI, XRCSend:
 		q.Fail()
 		return
 	case SRD:
@@ -216,6 +216,11 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 	if f.local, ok = q.Device.translateList(f.local[:0], q.PD, r.SGL, need); !ok {
 		return ended(LocalProtectionError)
 	}
+	r.Data = nil
+	if s, ok := q.Queues.(Scattering); ok && need != 0 && s.ScatterSend(r) {
+		r.Data = f.small[:r.Length]
+		f.local = spanOf(f.local[:0], r.Data)
+	}
 	o := f.send(q, port, r)
 	if !q.Type.reliable() && (o.answer != answered || o.status != LocalProtectionError) {
 		o.answer, o.status = answered, Success // whatever becomes of it
@@ -277,7 +282,23 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Req
 	case peer.State < StateRTR || peer.port() != p || !peer.accepts(from, r):
 		return astray(from)
 	}
-	return f.respond(peer, from, r)
+	to := receiver{QP: peer, memory: peer.PD, queue: peer.Queues}
+	if peer.Type == XRCRecv {
+		srq := d.srqs[r.SRQN]
+		if srq == nil || srq.XRCD == nil || srq.XRCD != peer.XRCD {
+			return nak(peer, RemoteInvalidRequest, EventQPRequestError)
+		}
+		to.memory, to.queue = srq.PD, srq.Receives
+	}
+	return f.respond(to, from, r)
+}
+
+// receiver is a queue pair that a request reached, with what the request may
+// use there. On an extended connection that is the shared queue's.
+type receiver struct {
+	*QP
+	memory *PD
+	queue  Receives
 }
 
 // astray is the end of a request that found nobody. SRD says so.
@@ -327,8 +348,8 @@ func nak(p *QP, st Status, event EventType) outcome {
 }
 
 // respond executes a request at p. The requester's memory is in f.local.
-func (f *Fabric) respond(p *QP, from *Origin, r *Request) outcome {
-	if a, ok := p.Queues.(Acquainted); ok && r.Op != OpSend && !a.Knows(from.From.GID) {
+func (f *Fabric) respond(p receiver, from *Origin, r *Request) outcome {
+	if a, ok := p.queue.(Acquainted); ok && r.Op != OpSend && !a.Knows(from.From.GID) {
 		return ended(UnknownPeer)
 	}
 	switch {
@@ -345,8 +366,8 @@ func (f *Fabric) respond(p *QP, from *Origin, r *Request) outcome {
 // grhLen is the room that a datagram's receive buffer keeps for a header.
 const grhLen = 40
 
-func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
-	if !p.Queues.NextRecv(&p.recv) {
+func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
+	if !p.queue.NextRecv(&p.recv) {
 		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
 	length, grh := r.Length, false
@@ -355,46 +376,51 @@ func (f *Fabric) receive(p *QP, from *Origin, r *Request) outcome {
 		grh = r.To.Global
 	}
 	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
-		SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID}
+		QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID}
 	if length > total(p.recv.SGL) {
 		a.Status = LocalLengthError
-		p.Queues.CompleteRecv(&p.recv, a)
-		return nak(p, RemoteInvalidRequest, 0)
+		p.queue.CompleteRecv(&p.recv, a)
+		return nak(p.QP, RemoteInvalidRequest, 0)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translateList(f.remote[:0], p.PD, p.recv.SGL, LocalWrite); !ok {
+	if f.remote, ok = p.Device.translateList(f.remote[:0], p.memory, p.recv.SGL, LocalWrite); !ok {
 		a.Status = LocalProtectionError
-		p.Queues.CompleteRecv(&p.recv, a)
-		return nak(p, RemoteOperationError, 0)
+		p.queue.CompleteRecv(&p.recv, a)
+		return nak(p.QP, RemoteOperationError, 0)
+	}
+	// The memory was checked all the same.
+	if s, ok := p.queue.(Scattering); ok && length <= s.ScatterRecv() {
+		a.Data = f.small[:length]
+		f.remote = spanOf(f.remote[:0], a.Data)
 	}
 	if p.Type == UD {
 		f.remote = placeGRH(f.remote, from, r, grh)
 	}
-	if o, ok := f.move(p, f.remote, f.local); !ok {
+	if o, ok := f.move(p.QP, f.remote, f.local); !ok {
 		if o.failed != nil {
 			a.Status = LocalProtectionError
 		} else {
 			a.Status = RemoteAborted
 		}
-		p.Queues.CompleteRecv(&p.recv, a)
+		p.queue.CompleteRecv(&p.recv, a)
 		return o
 	}
 	if r.Invalidate {
 		if o, ok := p.invalidate(r); !ok {
 			a.Status = LocalQPOpError
-			p.Queues.CompleteRecv(&p.recv, a)
+			p.queue.CompleteRecv(&p.recv, a)
 			return o
 		}
 	}
-	p.Queues.CompleteRecv(&p.recv, a)
+	p.queue.CompleteRecv(&p.recv, a)
 	return ended(Success)
 }
 
 // invalidate ends the responder's key that a send names.
-func (q *QP) invalidate(r *Request) (outcome, bool) {
-	m := q.Device.MR(binary.BigEndian.Uint32(r.Imm[:]))
-	if m == nil || m.Free || !m.MayInvalidate || m.PD != q.PD {
-		return nak(q, RemoteOperationError, EventQPAccessError), false
+func (p receiver) invalidate(r *Request) (outcome, bool) {
+	m := p.Device.MR(binary.BigEndian.Uint32(r.Imm[:]))
+	if m == nil || m.Free || !m.MayInvalidate || m.PD != p.memory {
+		return nak(p.QP, RemoteOperationError, EventQPAccessError), false
 	}
 	m.Free = true
 	return outcome{}, true
@@ -426,54 +452,54 @@ func placeGRH(dst []dma.Span, from *Origin, r *Request, present bool) []dma.Span
 	return dst
 }
 
-func (f *Fabric) write(p *QP, from *Origin, r *Request) outcome {
+func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 	if !p.permits(RemoteWrite) {
-		return nak(p, RemoteInvalidRequest, EventQPRequestError)
+		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
 	}
 	f.remote = f.remote[:0]
 	if r.Length > 0 {
 		var ok bool
-		if f.remote, ok = p.Device.translate(f.remote, p.PD, r.RKey, r.RemoteAddr, r.Length, RemoteWrite, 0); !ok {
-			return nak(p, RemoteAccessError, EventQPAccessError)
+		if f.remote, ok = p.Device.translate(f.remote, p.memory, r.RKey, r.RemoteAddr, r.Length, RemoteWrite, 0); !ok {
+			return nak(p.QP, RemoteAccessError, EventQPAccessError)
 		}
 	}
-	if r.HasImm && !p.UnsolicitedWrites && !p.Queues.NextRecv(&p.recv) {
+	if r.HasImm && !p.UnsolicitedWrites && !p.queue.NextRecv(&p.recv) {
 		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
 	}
-	if o, ok := f.move(p, f.remote, f.local); !ok {
+	if o, ok := f.move(p.QP, f.remote, f.local); !ok {
 		return o
 	}
 	if r.HasImm {
-		p.Queues.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
-			SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID})
+		p.queue.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
+			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID})
 	}
 	return ended(Success)
 }
 
-func (f *Fabric) read(p *QP, r *Request) outcome {
+func (f *Fabric) read(p receiver, r *Request) outcome {
 	if !p.permits(RemoteRead) {
-		return nak(p, RemoteInvalidRequest, EventQPRequestError)
+		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
 	}
 	if r.Length == 0 {
 		return ended(Success)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translate(f.remote[:0], p.PD, r.RKey, r.RemoteAddr, r.Length, RemoteRead, 0); !ok {
-		return nak(p, RemoteAccessError, EventQPAccessError)
+	if f.remote, ok = p.Device.translate(f.remote[:0], p.memory, r.RKey, r.RemoteAddr, r.Length, RemoteRead, 0); !ok {
+		return nak(p.QP, RemoteAccessError, EventQPAccessError)
 	}
-	if o, ok := f.move(p, f.local, f.remote); !ok {
+	if o, ok := f.move(p.QP, f.local, f.remote); !ok {
 		return o
 	}
 	return ended(Success)
 }
 
-func (f *Fabric) atomic(p *QP, r *Request) outcome {
+func (f *Fabric) atomic(p receiver, r *Request) outcome {
 	if !p.permits(RemoteAtomic) || r.RemoteAddr&7 != 0 {
-		return nak(p, RemoteInvalidRequest, EventQPRequestError)
+		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translate(f.remote[:0], p.PD, r.RKey, r.RemoteAddr, 8, RemoteAtomic, 0); !ok || len(f.remote) != 1 {
-		return nak(p, RemoteAccessError, EventQPAccessError)
+	if f.remote, ok = p.Device.translate(f.remote[:0], p.memory, r.RKey, r.RemoteAddr, 8, RemoteAtomic, 0); !ok || len(f.remote) != 1 {
+		return nak(p.QP, RemoteAccessError, EventQPAccessError)
 	}
 	at := f.remote[0].Addr
 	err := dma.Guard(func() {
@@ -484,9 +510,9 @@ func (f *Fabric) atomic(p *QP, r *Request) outcome {
 		}
 	})
 	if err != nil {
-		return nak(p, RemoteOperationError, EventQPFatal)
+		return nak(p.QP, RemoteOperationError, EventQPFatal)
 	}
-	if o, ok := f.move(p, f.local, []dma.Span{f.oldSpan()}); !ok {
+	if o, ok := f.move(p.QP, f.local, []dma.Span{f.oldSpan()}); !ok {
 		return o
 	}
 	return ended(Success)

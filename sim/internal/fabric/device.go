@@ -85,7 +85,10 @@ type Device struct {
 	fabric  *Fabric
 	keys    keys
 	qps     map[uint32]*QP
+	srqs    map[uint32]*SRQ
+	xrcds   map[FileID]*XRCD
 	lastQPN uint32
+	lastSRQ uint32
 	lastPD  uint32
 	pds     int
 }

@@ -41,6 +41,7 @@ type Fabric struct {
 	// Scratch of the request in progress, which the lock protects.
 	local, remote []dma.Span
 	old           uint64
+	small         [64]byte
 	lastID        uint64 // of a message
 }
 
@@ -75,6 +76,8 @@ func New(devices ...*Device) *Fabric {
 	for i, d := range devices {
 		d.fabric = f
 		d.qps = make(map[uint32]*QP)
+		d.srqs = make(map[uint32]*SRQ)
+		d.xrcds = make(map[FileID]*XRCD)
 		if d.SlotShift == 0 {
 			d.SlotShift = 16
 		}

@@ -56,6 +56,7 @@ type QP struct {
 	Notify func(EventType) // tells the owner
 	HasSRQ bool
 	DCKey  uint64 // of a DCT
+	XRCD   *XRCD  // of an XRCRecv
 
 	UnsolicitedWrites bool // those with immediate data take no receive request
 

@@ -46,6 +46,7 @@ type Header struct {
 	RKey                 uint32
 	QKey                 uint32
 	DCKey                uint64
+	SRQN                 uint32
 	Compare, CompareMask uint64
 	Swap, SwapMask       uint64
 	Length               uint64
@@ -69,7 +70,7 @@ func spanOf(spans []dma.Span, b []byte) []dma.Span {
 func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Request) outcome {
 	m := &Message{Header: Header{
 		LinkLayer: port.LinkLayer, To: *to, QPN: number, Origin: q.origin(port),
-		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey, DCKey: r.DCKey,
+		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN,
 		Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Swap, SwapMask: r.SwapMask, Length: r.Length,
 	}}
 	if r.Op == OpSend || r.Op == OpWrite {
@@ -104,7 +105,7 @@ func (f *Fabric) Deliver(m *Message) {
 // requested executes a request of another process and answers it.
 func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 	r := Request{Op: m.Op, HasImm: m.HasImm, Imm: m.Imm, Invalidate: m.Invalidate, Solicited: m.Solicited, RemoteAddr: m.RemoteAddr, RKey: m.RKey,
-		QKey: m.QKey, DCKey: m.DCKey, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, To: m.To}
+		QKey: m.QKey, DCKey: m.DCKey, SRQN: m.SRQN, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, To: m.To}
 	data := m.Payload
 	if r.Op == OpRead || r.Op.isAtomic() {
 		data = make([]byte, r.Length)
@@ -147,7 +148,9 @@ func (f *Fabric) answered(q *QP, m *Message) {
 	o := outcome{answer: m.Answer, status: m.Status, timer: m.Timer}
 	if len(m.Payload) > 0 && o.answer == answered {
 		var ok bool
-		if f.local, ok = q.Device.translateList(f.local[:0], q.PD, t.SGL, LocalWrite); !ok {
+		if len(t.Data) == len(m.Payload) {
+			t.Data = m.Payload
+		} else if f.local, ok = q.Device.translateList(f.local[:0], q.PD, t.SGL, LocalWrite); !ok {
 			o.status = LocalProtectionError
 		} else if _, err := dma.Copy(f.local, spanOf(nil, m.Payload)); err != nil {
 			o.status = LocalProtectionError

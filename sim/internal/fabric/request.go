@@ -51,9 +51,11 @@ type Request struct {
 	QPN   uint32
 	QKey  uint32
 	DCKey uint64
+	SRQN  uint32 // of an extended connection's receiver
 
 	SGL    []SGE
 	Length uint64 // of SGL
+	Data   []byte // what a read or atomic brought, if it goes into the completion instead of SGL's memory
 
 	// What the device model needs to complete it.
 	Index   uint16
@@ -75,10 +77,12 @@ type Arrival struct {
 	Status     Status
 	Op         Op // OpSend, or OpWrite with immediate data
 	Length     uint64
+	Data       []byte // what goes into the completion instead of memory
 	HasImm     bool
 	Imm        [4]byte
 	Invalidate bool
 	Solicited  bool
+	QPN        uint32 // of the receiver
 	SourceQPN  uint32
 	Source     GID
 	HasGRH     bool
@@ -96,16 +100,29 @@ type Queues interface {
 	NextSend(r *Request) bool
 	// CompleteSend ends a request that NextSend gave.
 	CompleteSend(r *Request, st Status)
-	// NextRecv takes the next posted receive into r.
-	NextRecv(r *Receive) bool
-	// CompleteRecv ends a receive that NextRecv gave.
-	CompleteRecv(r *Receive, a Arrival)
+	Receives
 	// ExecuteLocal does an OpLocal.
 	ExecuteLocal(r *Request) Status
 	// Reset empties the queues.
 	Reset()
 	// RecvPending reports whether NextRecv has one.
 	RecvPending() bool
+}
+
+// Receives is a queue of receive requests, a queue pair's or a shared one.
+type Receives interface {
+	// NextRecv takes the next posted receive into r.
+	NextRecv(r *Receive) bool
+	// CompleteRecv ends a receive that NextRecv gave.
+	CompleteRecv(r *Receive, a Arrival)
+}
+
+// Scattering are queues that put small data into completions, whence the
+// program's library copies it: up to so many bytes of an arrival, or what a
+// request brings back.
+type Scattering interface {
+	ScatterRecv() uint64
+	ScatterSend(*Request) bool
 }
 
 // Acquainted are queues that let only peers read and write whose address the

@@ -11,6 +11,11 @@ const (
 	UC QPType = 3
 	UD QPType = 4
 
+	// Extended reliable connections: one direction each, to whatever shared queue
+	// of its domain a request names.
+	XRCSend QPType = 9
+	XRCRecv QPType = 10
+
 	SRD QPType = 0xff // of EFA: reliable datagrams, which verbs calls a driver's own service
 
 	// Of mlx5, where that service is one of two: initiators that connect with a
@@ -20,13 +25,21 @@ const (
 )
 
 // reliable reports whether requests are answered.
-func (t QPType) reliable() bool { return t == RC || t == SRD || t == DCI }
+func (t QPType) reliable() bool { return t == RC || t == SRD || t == DCI || t == XRCSend }
 
 // datagram reports whether each request says where it goes.
 func (t QPType) datagram() bool { return t == UD || t == SRD || t == DCI }
 
 // hears reports whether a queue pair takes what one of another type sends.
-func (t QPType) hears(from QPType) bool { return t == from && t != DCI || t == DCT && from == DCI }
+func (t QPType) hears(from QPType) bool {
+	switch from {
+	case DCI:
+		return t == DCT
+	case XRCSend:
+		return t == XRCRecv
+	}
+	return t == from
+}
 
 // State is where a queue pair is in its life (enum ibv_qp_state).
 type State uint8
@@ -130,6 +143,20 @@ func init() {
 	rts.optional |= MaskRNRRetry
 	srd[transition{StateRTR, StateRTS}] = rts
 	transitions[SRD] = srd
+}
+
+// The ends of an extended connection need what concerns their direction.
+func init() {
+	const (
+		sends    = MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic
+		receives = MaskMaxDestRdAtomic | MaskMinRNRTimer
+	)
+	for t, other := range map[QPType]Mask{XRCSend: receives, XRCRecv: sends} {
+		transitions[t] = make(map[transition]attrs)
+		for tr, a := range transitions[RC] {
+			transitions[t][tr] = attrs{a.required &^ other, a.optional &^ other}
+		}
+	}
 }
 
 // transitions of mlx5's own services, as its driver checks them.

@@ -19,7 +19,7 @@ type prefix struct {
 
 const (
 	magic   = 0x6d697367 // "gsim"
-	version = 1
+	version = 2
 
 	maxPayload = 1 << 30
 )

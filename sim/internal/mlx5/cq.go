@@ -83,6 +83,8 @@ const (
 
 	ownerBit     = 0x1
 	solicitedBit = 0x2
+	scatter32    = 0x4       // the entry begins with data
+	scatter64    = 0x8       // its first half is data
 	grhPresent   = 0x1 << 28 // of flags_rqpn
 )
 
@@ -100,7 +102,11 @@ type cqe struct {
 	srcQPN    uint32 // and flags, as flags_rqpn holds them
 	slid      uint16
 	solicited bool
+	data      []byte
 }
+
+// scatter returns how much data an entry has room for.
+func (c *CQ) scatter() int { return c.stride / 2 }
 
 // put writes the next entry. It reports whether there was room.
 func (c *CQ) put(e *cqe) bool {
@@ -115,7 +121,8 @@ func (c *CQ) put(e *cqe) bool {
 		}
 		return false
 	}
-	slot := c.buf + dma.Addr(int(c.produced&(n-1))*c.stride+c.stride-64)
+	entry := c.buf + dma.Addr(int(c.produced&(n-1))*c.stride)
+	slot := entry + dma.Addr(c.stride-64)
 	own := uint8(c.produced>>c.log) & ownerBit
 	c.produced++
 	var b [60]byte
@@ -133,8 +140,18 @@ func (c *CQ) put(e *cqe) bool {
 		be.PutUint64(b[48:], timestamp())
 	}
 	be.PutUint32(b[56:], uint32(e.wqeOpcode)<<24|e.qpn)
+	scatter := uint8(0)
+	switch {
+	case e.data == nil:
+	case c.stride == 64:
+		scatter = scatter32
+		copy(b[:c.scatter()], e.data)
+	default:
+		scatter = scatter64
+		copy(entry.Bytes(c.scatter()), e.data)
+	}
 	copy(slot.Bytes(60), b[:])
-	last := [4]byte{byte(e.index >> 8), byte(e.index), 0, e.opcode<<4 | own}
+	last := [4]byte{byte(e.index >> 8), byte(e.index), 0, e.opcode<<4 | scatter | own}
 	if e.solicited {
 		last[3] |= solicitedBit
 	}

@@ -55,6 +55,10 @@ type QPConfig struct {
 	RecvCount  int
 	RecvShift  int // log2 of a receive element's size
 	UIndex     uint32
+
+	// Where small data goes into completions: what is received, and what requests
+	// that complete visibly bring back.
+	ScatterRecv, ScatterSend bool
 }
 
 // QP is a queue pair's queues in a program's memory. It implements
@@ -161,8 +165,11 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 		r.Problem = "opcode"
 		return
 	}
-	if q.Fabric.Type == fabric.UD || q.Fabric.Type == fabric.DCI {
+	switch q.Fabric.Type {
+	case fabric.UD, fabric.DCI:
 		q.decodeAddress(r, take)
+	case fabric.XRCSend:
+		r.SRQN = be.Uint32(take(segment)) & 0xffffff
 	}
 	if r.Op != fabric.OpSend {
 		raddr := take(segment)
@@ -279,14 +286,33 @@ func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
 		e.opcode, e.syndrome, e.vendor = opReqError, s.code, cmp.Or(r.Vendor, s.vendor)
 	} else if !r.Signaled {
 		return
+	} else {
+		e.data = r.Data
 	}
 	q.SendCQ.put(&e)
+}
+
+// ScatterSend implements fabric.Scattering.
+func (q *QP) ScatterSend(r *fabric.Request) bool {
+	if !q.cfg.ScatterSend || !r.Signaled || r.Length > uint64(q.SendCQ.scatter()) {
+		return false
+	}
+	// The library knows where only these requests have their list.
+	return r.Opcode == opcodeRead || r.Opcode == opcodeCompareSwap || r.Opcode == opcodeFetchAdd
+}
+
+// ScatterRecv implements fabric.Scattering.
+func (q *QP) ScatterRecv() uint64 {
+	if !q.cfg.ScatterRecv {
+		return 0
+	}
+	return uint64(q.RecvCQ.scatter())
 }
 
 // NextRecv implements fabric.Queues.
 func (q *QP) NextRecv(r *fabric.Receive) bool {
 	if q.SRQ != nil {
-		return q.SRQ.next(r)
+		return q.SRQ.NextRecv(r)
 	}
 	if !q.RecvPending() {
 		return false
@@ -318,7 +344,13 @@ func readScatter(sgl []fabric.SGE, wqe []byte) []fabric.SGE {
 
 // CompleteRecv implements fabric.Queues.
 func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
-	e := cqe{uidx: q.cfg.UIndex, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
+	a.QPN = q.Fabric.Num
+	q.RecvCQ.putArrival(r, &a, q.cfg.UIndex)
+}
+
+// putArrival writes the entry of a receive request's end.
+func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
+	e := cqe{uidx: uidx, qpn: a.QPN, index: r.Index, data: a.Data, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
 		slid: a.SLID, solicited: a.Solicited}
 	if a.HasGRH {
 		e.srcQPN |= grhPresent
@@ -326,7 +358,7 @@ func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 	switch {
 	case a.Status != fabric.Success:
 		s := syndromes[a.Status]
-		e.opcode, e.syndrome, e.vendor = opRespError, s.code, s.vendor
+		e.opcode, e.syndrome, e.vendor, e.data = opRespError, s.code, s.vendor, nil
 	case a.Op == fabric.OpWrite:
 		e.opcode = opRespWriteImm
 	case a.HasImm:
@@ -336,7 +368,7 @@ func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 	default:
 		e.opcode = opRespSend
 	}
-	q.RecvCQ.put(&e)
+	c.put(&e)
 }
 
 var epoch = time.Now()

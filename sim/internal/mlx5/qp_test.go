@@ -284,14 +284,14 @@ func TestSharedReceivesFollowTheirLinks(t *testing.T) {
 	binary.BigEndian.PutUint32(record.bytes(), 3)
 	for _, want := range []uint16{0, 2, 1} {
 		var got fabric.Receive
-		if !s.next(&got) || got.Index != want || len(got.SGL) != 1 || got.SGL[0].Addr != uint64(want) {
+		if !s.NextRecv(&got) || got.Index != want || len(got.SGL) != 1 || got.SGL[0].Addr != uint64(want) {
 			t.Errorf("got %+v, want element %d", got, want)
 		}
 	}
 	if limited != 1 {
 		t.Errorf("the limit was told %d times, want once", limited)
 	}
-	if s.next(&fabric.Receive{}) {
+	if s.NextRecv(&fabric.Receive{}) {
 		t.Error("an element that was not posted")
 	}
 }

@@ -14,6 +14,10 @@ type SRQ struct {
 	Limited func() // fewer elements are left than the limit asks for
 	Limit   int    // 0 for none
 
+	// Of an extended connection's queue, which completes by itself.
+	CQ     *CQ
+	UIndex uint32
+
 	buf, record dma.Addr
 	shift       uint
 	head        uint16
@@ -35,7 +39,8 @@ func NewSRQ(buf, record dma.Addr, sge int) (*SRQ, error) {
 // posted counts the elements that wait.
 func (s *SRQ) posted() uint16 { return uint16(s.record.LoadBE32()) - s.taken }
 
-func (s *SRQ) next(r *fabric.Receive) bool {
+// NextRecv implements fabric.Receives.
+func (s *SRQ) NextRecv(r *fabric.Receive) bool {
 	if s.posted() == 0 {
 		return false
 	}
@@ -50,3 +55,6 @@ func (s *SRQ) next(r *fabric.Receive) bool {
 	}
 	return true
 }
+
+// CompleteRecv implements fabric.Receives.
+func (s *SRQ) CompleteRecv(r *fabric.Receive, a fabric.Arrival) { s.CQ.putArrival(r, &a, s.UIndex) }

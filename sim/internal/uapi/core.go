@@ -182,6 +182,20 @@ type AllocMWResp struct {
 	RKey   uint32
 }
 
+// OpenXRCD is struct ib_uverbs_open_xrcd.
+type OpenXRCD struct {
+	_     structs.HostLayout
+	_     uint64
+	FD    int32 // -1 for none
+	Flags uint32
+}
+
+// OpenXRCDResp is struct ib_uverbs_open_xrcd_resp.
+type OpenXRCDResp struct {
+	_      structs.HostLayout
+	Handle uint32
+}
+
 // CreateCompChannelResp is struct ib_uverbs_create_comp_channel_resp.
 type CreateCompChannelResp struct {
 	_  structs.HostLayout

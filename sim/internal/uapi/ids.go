@@ -11,6 +11,7 @@ const (
 	ObjectAH          = 6
 	ObjectMR          = 7
 	ObjectMW          = 8
+	ObjectXRCD        = 10
 	ObjectAsyncEvent  = 16
 
 	driverNamespace = 1 << 12

@@ -135,8 +135,10 @@ type Mlx5CreateQP struct {
 
 // Flags of Mlx5CreateQP.
 const (
-	Mlx5QPTypeDCT = 1 << 4
-	Mlx5QPTypeDCI = 1 << 5
+	Mlx5QPScatterCQE      = 1 << 1
+	Mlx5QPTypeDCT         = 1 << 4
+	Mlx5QPTypeDCI         = 1 << 5
+	Mlx5QPAllowScatterCQE = 1 << 8 // for requests too, though not all complete visibly
 )
 
 // Mlx5CreateQPResp is struct mlx5_ib_create_qp_resp.

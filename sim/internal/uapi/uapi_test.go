@@ -21,6 +21,7 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"ib_uverbs_reg_mr_resp", unsafe.Sizeof(RegMRResp{}), 12},
 		{"ib_uverbs_rereg_mr", unsafe.Sizeof(ReregMR{}), 48},
 		{"ib_uverbs_alloc_mw", unsafe.Sizeof(AllocMW{}), 16},
+		{"ib_uverbs_open_xrcd", unsafe.Sizeof(OpenXRCD{}), 16},
 		{"ib_uverbs_ah_attr", unsafe.Sizeof(AHAttr{}), 32},
 		{"ib_uverbs_create_ah", unsafe.Sizeof(CreateAH{}), 56},
 		{"ib_uverbs_qp_dest", unsafe.Sizeof(QPDest{}), 32},

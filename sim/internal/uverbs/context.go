@@ -39,8 +39,8 @@ type Context struct {
 	async    *eventFile
 	channels []*eventFile
 
-	ahs, cqs, srqs    int
-	lastCQN, lastSRQN uint32
+	ahs, cqs, srqs int
+	lastCQN        uint32
 }
 
 // Open opens a device. The file's descriptor is the program's to close. Each
@@ -210,6 +210,8 @@ func init() {
 		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},
 		write(uapi.CmdAllocMW):                     {"alloc_mw", (*Context).allocMW, nil},
 		{uapi.ObjectMW, uapi.MethodEnd, 0}:         {"dealloc_mw", endMethod[*mr], nil},
+		write(uapi.CmdOpenXRCD):                    {"open_xrcd", (*Context).openXRCD, nil},
+		{uapi.ObjectXRCD, uapi.MethodEnd, 0}:       {"close_xrcd", endMethod[*xrcd], nil},
 		{uapi.ObjectCQ, uapi.MethodCreate, 0}:      {"create_cq", (*Context).createCQ, nil},
 		write(uapi.CmdResizeCQ):                    {"resize_cq", (*Context).resizeCQ, nil},
 		{uapi.ObjectCQ, uapi.MethodDestroy, 0}:     {"destroy_cq", (*Context).destroyCQ, nil},

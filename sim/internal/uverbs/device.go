@@ -64,6 +64,7 @@ const (
 	capPortActiveEvent = 1 << 10
 	capRNRNak          = 1 << 12
 	capMemWindow       = 1 << 17
+	capXRC             = 1 << 20
 	capMemWindow2B     = 1 << 24
 )
 

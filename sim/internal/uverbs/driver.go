@@ -28,7 +28,8 @@ type Driver interface {
 	createSRQ(c *Context, r *uapi.Request, s *srq) error
 
 	has(t fabric.QPType) bool
-	// createQP sets the queue pair's Queues.
+	// createQP sets the queue pair's Queues. Only the ends of extended connections
+	// may lack a completion queue.
 	createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error
 	modifyQP(r *uapi.Request, q *fabric.QP)
 }

@@ -42,7 +42,7 @@ func (Mlx5) context(c *Context, r *uapi.Request) {
 
 func (Mlx5) limits(a *uapi.DeviceAttr) {
 	a.AtomicCap = atomicHCA
-	a.DeviceCapFlags = capMemWindow | capMemWindow2B | capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
+	a.DeviceCapFlags = capMemWindow | capMemWindow2B | capXRC | capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
 }
 
 func (Mlx5) device(_ *Context, r *uapi.Request) {
@@ -86,8 +86,12 @@ func (Mlx5) createSRQ(c *Context, r *uapi.Request, s *srq) (err error) {
 	if s.SRQ, err = mlx5.NewSRQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(s.maxSGE)); err != nil {
 		return err
 	}
-	c.lastSRQN++
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateSRQResp{SRQN: c.lastSRQN})
+	if s.completions != nil {
+		s.SRQ.CQ, s.SRQ.UIndex = s.completions.Poller.(*mlx5.CQ), in.UIndex
+	}
+	s.fabric.Receives = s.SRQ
+	c.device.AddSRQ(&s.fabric)
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateSRQResp{SRQN: s.fabric.Num})
 	return nil
 }
 
@@ -95,7 +99,11 @@ func (Mlx5) createSRQ(c *Context, r *uapi.Request, s *srq) (err error) {
 const driverService = fabric.QPType(0xff)
 
 func (Mlx5) has(t fabric.QPType) bool {
-	return t == fabric.RC || t == fabric.UC || t == fabric.UD || t == driverService
+	switch t {
+	case fabric.RC, fabric.UC, fabric.UD, fabric.XRCSend, fabric.XRCRecv, driverService:
+		return true
+	}
+	return false
 }
 
 func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error {
@@ -114,6 +122,13 @@ func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared 
 			return syscall.EINVAL
 		}
 	}
+	switch q.Type {
+	case fabric.XRCRecv:
+		in.SQWQECount, in.RQWQECount = 0, 0
+	case fabric.XRCSend:
+		in.RQWQECount = 0
+	}
+	scatter := in.Flags&uapi.Mlx5QPScatterCQE != 0
 	m, err := mlx5.NewQP(mlx5.QPConfig{
 		Buf:        dma.Addr(in.BufAddr),
 		Record:     dma.Addr(in.DBAddr),
@@ -121,11 +136,20 @@ func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared 
 		RecvCount:  int(in.RQWQECount),
 		RecvShift:  int(in.RQWQEShift),
 		UIndex:     in.UIndex,
+
+		ScatterRecv: scatter && (q.Type == fabric.RC || q.Type == fabric.UC),
+		ScatterSend: scatter && q.Type == fabric.RC && (q.sigAll || in.Flags&uapi.Mlx5QPAllowScatterCQE != 0),
 	})
 	if err != nil {
 		return err
 	}
-	m.SendCQ, m.RecvCQ, m.Fabric = send.Poller.(*mlx5.CQ), recv.Poller.(*mlx5.CQ), q.QP
+	m.Fabric = q.QP
+	if send != nil {
+		m.SendCQ = send.Poller.(*mlx5.CQ)
+	}
+	if recv != nil {
+		m.RecvCQ = recv.Poller.(*mlx5.CQ)
+	}
 	if shared != nil {
 		m.SRQ = shared.SRQ
 	}

@@ -103,11 +103,22 @@ func (q *cq) destroy(c *Context) {
 	c.async.forget(q.handle, &q.async)
 }
 
+// xrcd is a domain of extended connections.
+type xrcd struct {
+	uses
+	needs
+	*fabric.XRCD
+}
+
+func (x *xrcd) destroy(c *Context) { c.device.CloseXRCD(x.XRCD) }
+
 // srq is a shared receive queue.
 type srq struct {
 	uses
 	needs
 	*mlx5.SRQ
+	fabric        fabric.SRQ
+	completions   *cq // of an extended connection's
 	handle        uint64
 	maxWR, maxSGE uint32
 	async         counted
@@ -115,6 +126,7 @@ type srq struct {
 
 func (s *srq) destroy(c *Context) {
 	c.srqs--
+	c.device.RemoveSRQ(&s.fabric)
 	c.async.forget(s.handle, &s.async)
 }
 
@@ -210,6 +222,8 @@ func (t *table) leaks() map[string]int {
 			n["CQ"]++
 		case *srq:
 			n["SRQ"]++
+		case *xrcd:
+			n["XRCD"]++
 		case *qp:
 			n["QP"]++
 		}

@@ -90,9 +90,15 @@ func (c *Context) resizeCQ(r *uapi.Request) error {
 	return nil
 }
 
+// Types of shared receive queues.
+const (
+	srqBasic = 0
+	srqXRC   = 1
+)
+
 func (c *Context) createSRQ(r *uapi.Request) error {
-	const basic = 0
-	if r.Uint(uapi.AttrSRQType) != basic {
+	t := r.Uint(uapi.AttrSRQType)
+	if t != srqBasic && t != srqXRC {
 		return syscall.EOPNOTSUPP
 	}
 	ph, _ := r.Handle(uapi.AttrSRQPD)
@@ -102,11 +108,27 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	}
 	l := &c.device.Limits
 	s := &srq{needs: needs{p}, handle: r.Uint(uapi.AttrSRQUserHandle), maxWR: uint32(r.Uint(uapi.AttrSRQMaxWR)), maxSGE: uint32(r.Uint(uapi.AttrSRQMaxSGE))}
+	s.fabric.PD = p.PD
 	if int(s.maxWR) > l.MaxSRQWR || int(s.maxSGE) > l.MaxSRQSGE {
 		return syscall.EINVAL
 	}
 	if c.srqs >= l.MaxSRQ {
 		return syscall.ENOMEM
+	}
+	domain, err := optional[*xrcd](c, r, uapi.AttrSRQXRCD)
+	if err != nil {
+		return err
+	}
+	completions, err := optional[*cq](c, r, uapi.AttrSRQCQ)
+	if err != nil {
+		return err
+	}
+	if t == srqXRC {
+		if domain == nil || completions == nil {
+			return syscall.EINVAL
+		}
+		s.needs, s.completions = append(s.needs, domain, completions), completions
+		s.fabric.XRCD = domain.XRCD
 	}
 	if err := c.identity.Driver.createSRQ(c, r, s); err != nil {
 		return err
@@ -117,7 +139,7 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	h := c.objects.add(s)
 	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
 	uapi.Out(r, uapi.AttrSRQRespMaxSGE, s.maxSGE)
-	uapi.Out(r, uapi.AttrSRQRespNum, h)
+	uapi.Out(r, uapi.AttrSRQRespNum, s.fabric.Num)
 	r.SetHandle(uapi.AttrSRQHandle, h)
 	return nil
 }
@@ -164,8 +186,15 @@ func (c *Context) destroySRQ(r *uapi.Request) error {
 }
 
 func (c *Context) createQP(r *uapi.Request) error {
-	ph, _ := r.Handle(uapi.AttrQPPD)
-	p, err := lookup[*pd](&c.objects, ph)
+	t := fabric.QPType(r.Uint(uapi.AttrQPType))
+	if !c.identity.Driver.has(t) {
+		return syscall.EOPNOTSUPP
+	}
+	domain, err := optional[*xrcd](c, r, uapi.AttrQPXRCD)
+	if err != nil {
+		return err
+	}
+	p, err := optional[*pd](c, r, uapi.AttrQPPD)
 	if err != nil {
 		return err
 	}
@@ -181,20 +210,29 @@ func (c *Context) createQP(r *uapi.Request) error {
 	if err != nil {
 		return err
 	}
-	if send == nil || recv == nil {
+	// The receiving end of an extended connection is its domain's; the sending
+	// one receives nothing.
+	receiver := t == fabric.XRCRecv
+	if receiver != (domain != nil) || receiver == (p != nil) || receiver == (send != nil) || (receiver || t == fabric.XRCSend) == (recv != nil) {
 		return syscall.EINVAL
 	}
-	q := &qp{handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap), needs: needs{p, send, recv},
+	q := &qp{handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
 		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
-	t := fabric.QPType(r.Uint(uapi.AttrQPType))
-	if !c.identity.Driver.has(t) {
-		return syscall.EOPNOTSUPP
-	}
 	l := &c.device.Limits
 	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
 		return syscall.EINVAL
 	}
-	q.QP = &fabric.QP{Type: t, PD: p.PD, Notify: func(e fabric.EventType) { c.raise(q.handle, e, &q.async) }}
+	q.QP = &fabric.QP{Type: t, Notify: func(e fabric.EventType) { c.raise(q.handle, e, &q.async) }}
+	if receiver {
+		q.XRCD = domain.XRCD
+		q.needs = append(q.needs, domain)
+	} else {
+		q.PD = p.PD
+		q.needs = append(q.needs, p, send)
+	}
+	if recv != nil {
+		q.needs = append(q.needs, recv)
+	}
 	if shared != nil {
 		q.HasSRQ = true
 		q.needs = append(q.needs, shared)

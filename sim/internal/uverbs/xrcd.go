@@ -1,0 +1,38 @@
+//go:build linux && cgo
+
+package uverbs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
+)
+
+// openXRCD opens a domain of extended connections: that of a file, or one of
+// its own.
+func (c *Context) openXRCD(r *uapi.Request) error {
+	if c.identity.Driver != (Mlx5{}) {
+		return syscall.EOPNOTSUPP
+	}
+	in := uapi.In[uapi.OpenXRCD](r, uapi.AttrCoreIn)
+	var file fabric.FileID
+	if in.FD != -1 {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(in.FD), &st); err != nil {
+			return err
+		}
+		file = fabric.FileID{Device: st.Dev, Inode: st.Ino}
+		switch there := c.device.XRCD(file) != nil; {
+		case !there && in.Flags&unix.O_CREAT == 0:
+			return syscall.EAGAIN
+		case there && in.Flags&unix.O_EXCL != 0:
+			return syscall.EINVAL
+		}
+	}
+	h := c.objects.add(&xrcd{XRCD: c.device.OpenXRCD(file)})
+	uapi.Out(r, uapi.AttrCoreOut, uapi.OpenXRCDResp{Handle: h})
+	return nil
+}
