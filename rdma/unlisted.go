@@ -39,5 +39,5 @@ func unlistedHint(sys, dev, name string) string {
 		}
 		return "its provider is missing; install ibverbs-providers in Debian, libibverbs in Fedora"
 	}
-	return "the kernel module ib_uverbs is not loaded"
+	return "the kernel module ib_uverbs is not loaded, or the device is being removed"
 }
