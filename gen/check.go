@@ -16,9 +16,8 @@ func runCheck(args []string) error {
 	var from headers
 	from.addTo(flags)
 	all := flags.Bool("snapshot", false, "compare every fact of the headers with the pinned snapshot of their version too")
-	flags.Parse(args)
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if err := parseFlags(flags, args); err != nil {
+		return err
 	}
 	report, err := check(from, *all)
 	if err != nil {

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 )
 
-// A command reads its own flags. A returned error is printed and ends gen
-// with status 1.
+// A command reads its own flags; wrong ones end gen with status 2. A returned
+// error is printed and ends gen with status 1.
 type command struct {
 	name, about string
 	run         func(args []string) error
@@ -37,11 +36,7 @@ func main() {
 		if c.name != name {
 			continue
 		}
-		err := c.run(os.Args[2:])
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		if err != nil {
+		if err := c.run(os.Args[2:]); err != nil {
 			fmt.Fprintf(os.Stderr, "gen %s: %v\n", name, err)
 			os.Exit(1)
 		}
@@ -50,6 +45,15 @@ func main() {
 	fmt.Fprintf(os.Stderr, "gen: no command %q\n", name)
 	usage(os.Stderr)
 	os.Exit(2)
+}
+
+// parseFlags reads the flags of a command that takes nothing else.
+func parseFlags(flags *flag.FlagSet, args []string) error {
+	flags.Parse(args)
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
 }
 
 func usage(w io.Writer) {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"flag"
-	"fmt"
 
 	"github.com/goverbs/goverbs/gen/internal/facts"
 	"github.com/goverbs/goverbs/gen/internal/header"
@@ -14,9 +13,8 @@ func runSnapshot(args []string) error {
 	var from headers
 	from.addTo(flags)
 	out := flags.String("o", "", "`file` to write (default standard output)")
-	flags.Parse(args)
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if err := parseFlags(flags, args); err != nil {
+		return err
 	}
 	m, err := snapshot(from)
 	if err != nil {

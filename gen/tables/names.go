@@ -1,5 +1,7 @@
 package tables
 
+import "strings"
+
 // Initialisms gives the Go spelling of words in C names.
 var Initialisms = parseWords(`ABI ADDRINFO=AddrInfo AES AH ASO AV AVL BF BSF BW CA CC CI CM CMA CPU CQ CQE CQE64 CQN CRC CRC32 CRC32C CSUM CT CVLAN
 	DC DCI DCT DCTN DEK DEKS=DEKs DEVX=DevX DGID DID DIF DLID DM DMA DMABUF=DMABuf DMAC DMAH DNS DPP DR ECE EEC EFA EP EE EQ EQN ESN ESP 
@@ -8,6 +10,20 @@ var Initialisms = parseWords(`ABI ADDRINFO=AddrInfo AES AH ASO AV AVL BF BSF BW 
 	PCI PD PDN PFAULT PKEY=PKey PKEYS=PKeys PP PS PSN QKEY=QKey QP QPN QPS QPT QPTS  RC RD RDD RDMA RKEY=RKey RLID RMAC RGID RNR ROCE=RoCE RQ RQN RSS RWQ RX
 	SA SE SG SGE SGID SGES SGL  SIP SL SLID SM SPI SQ SQD SQN SWP SRD SRQ SRQN SRQT SW TCP TD TIR TIRN TISN TLP TM TMH TOS TPH TSO TTL TX
 	UAR UC UD UDP UMEM UMR URI VA VAR VFIO VHCA VL VLAN VXLAN WC WQ WQE WQES=WQEs WQN WQS=WQs WR WRID WRS=WRs XRC XRCD XTS`)
+
+// parseWords reads "CQ WQES=WQEs": a word and its spelling, itself if there
+// is no "=".
+func parseWords(list string) map[string]string {
+	m := map[string]string{}
+	for _, w := range strings.Fields(list) {
+		word, spelling, ok := strings.Cut(w, "=")
+		if !ok {
+			spelling = word
+		}
+		m[strings.ToLower(word)] = spelling
+	}
+	return m
+}
 
 // Names gives the Go names that do not follow from the C ones.
 var Names = map[string]string{

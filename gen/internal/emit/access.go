@@ -73,7 +73,7 @@ func accessShim(a access) string {
 }
 
 func (g *generator) accessBody(p *pkg, b *jen.Group, a access) {
-	object := jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Qual("unsafe", "Pointer").Call(jen.Id("x")))
+	object := toWire(jen.Qual("unsafe", "Pointer").Call(jen.Id("x")))
 	if a.set {
 		b.Qual("C", accessShim(a)).Call(object, jen.Qual("C", wire(a.field.Type)).Call(jen.Id("v")))
 		return

@@ -24,16 +24,24 @@ func major(version string) int {
 	return v.Major
 }
 
-// comment writes a doc comment: lines of text, wrapped, paragraphs apart.
+// comment writes a doc comment.
 func comment(f *jen.File, text string) {
+	for _, line := range commentLines(text) {
+		f.Comment(line)
+	}
+}
+
+// commentLines lays out text as a comment: lines wrapped, paragraphs apart.
+func commentLines(text string) (lines []string) {
 	for i, paragraph := range strings.Split(text, "\n\n") {
 		if i > 0 {
-			f.Comment("//")
+			lines = append(lines, "//")
 		}
 		for _, line := range wrap(paragraph, 77) {
-			f.Comment("// " + line)
+			lines = append(lines, "// "+line)
 		}
 	}
+	return lines
 }
 
 // wrap breaks text into lines of at most width bytes, at spaces.

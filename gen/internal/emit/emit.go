@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -136,13 +138,8 @@ func (g *generator) goDoc(p *pkg) {
 	text := "Package " + p.Name + " has the raw bindings of " + p.About + ": what <" + p.Header + "> of rdma-core " + strings.TrimSuffix(g.Model.Version, ".0") + " declares, under names without its prefix. Constants keep their C names.\n\n" +
 		"Structures are mirrors in Go; those that only the library allocates are opaque. Pointers in mirrors are addresses of C memory, see package capi. Functions load " + p.Library + " when the first one is called. One that the machine's version lacks returns a [*capi.MissingError], and so does every function where there is no library or no cgo.\n\n" +
 		"Nothing here checks arguments or keeps objects alive: that is what package rdma is for."
-	for i, paragraph := range strings.Split(text, "\n\n") {
-		if i > 0 {
-			f.PackageComment("//")
-		}
-		for _, line := range wrap(paragraph, 77) {
-			f.PackageComment("// " + line)
-		}
+	for _, line := range commentLines(text) {
+		f.PackageComment(line)
 	}
 	g.save(p, "zz_doc.go", f)
 }
@@ -243,56 +240,36 @@ func (g *generator) leftOut(name string) bool {
 
 // stale returns an error if a table names what the facts don't have.
 func (g *generator) stale() error {
-	var lost []string
-	check := func(table, key string) {
-		if !g.used[table+" "+key] {
-			lost = append(lost, table+": "+key)
-		}
-	}
-	for k := range tables.LeftOut {
-		check("left out", k)
-	}
-	for k := range tables.Styles {
-		check("style", k)
-	}
-	for k := range tables.ContextOps {
-		check("call", k)
-	}
-	for k := range tables.Sized {
-		check("call", k)
-	}
-	for k := range tables.ByHand {
-		check("call", k)
-	}
-	for k := range tables.InGo {
-		check("in Go", k)
-	}
-	for k := range tables.Names {
-		check("name", k)
-	}
-	for k := range tables.AnonEnums {
-		check("anonymous enum", k)
-	}
-	for k := range tables.Flags {
-		check("flags", k)
-	}
-	for k := range tables.Enums {
-		check("enum of", k)
-	}
-	for _, k := range tables.Hot {
-		check("hot", k)
-	}
-	for k := range tables.NotHot {
-		check("not hot", k)
-	}
+	var members []string
 	for _, t := range slices.Concat(tables.Getters, tables.Setters) {
-		check("member", t.Record+"."+t.Field)
+		members = append(members, t.Record+"."+t.Field)
 	}
-	for k := range tables.Buffers {
-		check("buffer", k)
-	}
-	for k := range tables.Docs() {
-		check("doc", k)
+	var lost []string
+	for _, t := range []struct {
+		name string
+		keys iter.Seq[string]
+	}{
+		{"left out", maps.Keys(tables.LeftOut)},
+		{"style", maps.Keys(tables.Styles)},
+		{"call", maps.Keys(tables.ContextOps)},
+		{"call", maps.Keys(tables.Sized)},
+		{"call", maps.Keys(tables.ByHand)},
+		{"in Go", maps.Keys(tables.InGo)},
+		{"name", maps.Keys(tables.Names)},
+		{"anonymous enum", maps.Keys(tables.AnonEnums)},
+		{"flags", maps.Keys(tables.Flags)},
+		{"enum of", maps.Keys(tables.Enums)},
+		{"hot", slices.Values(tables.Hot)},
+		{"not hot", maps.Keys(tables.NotHot)},
+		{"member", slices.Values(members)},
+		{"buffer", maps.Keys(tables.Buffers)},
+		{"doc", maps.Keys(tables.Docs())},
+	} {
+		for key := range t.keys {
+			if !g.used[t.name+" "+key] {
+				lost = append(lost, t.name+": "+key)
+			}
+		}
 	}
 	if lost == nil {
 		return nil

@@ -2,6 +2,7 @@ package emit
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -80,7 +81,7 @@ func (g *generator) planFunc(p *pkg, f *facts.Func, known map[string]*facts.Func
 			return nil
 		}
 		index[a.Name] = i
-		fn.names = append(fn.names, lowerCamel(cmp.Or(a.Name, "a"+string(rune('0'+i)))))
+		fn.names = append(fn.names, lowerCamel(cmp.Or(a.Name, argName(i))))
 	}
 	if f.Variadic || wire(f.Result) == "" {
 		g.fail("%s: variadic, or result of C kind %q", f.Name, under(f.Result).Kind)
@@ -127,19 +128,24 @@ func (g *generator) planFunc(p *pkg, f *facts.Func, known map[string]*facts.Func
 	return fn
 }
 
+// argName is what a shim calls its i-th parameter.
+func argName(i int) string { return fmt.Sprintf("a%d", i) }
+
 // args are the C arguments of a call, from the shim's parameters.
 func (fn *function) args() (args []string) {
 	for i, a := range fn.Params {
-		s := "a" + string(rune('0'+i))
-		if i > 9 {
-			s = "a1" + string(rune('0'+i-10))
-		}
+		s := argName(i)
 		if strings.HasSuffix(wire(a.Type), "*") {
 			s = "(void *)" + s
 		}
 		args = append(args, s)
 	}
 	return args
+}
+
+// object is the i-th argument, a pointer, in its own type.
+func (fn *function) object(i int) string {
+	return "((" + fn.Params[i].Type.Elem.Name + " *)" + argName(i) + ")"
 }
 
 // cast is a looked-up address as the function that it is of.
@@ -184,7 +190,7 @@ func (g *generator) slot(fn *function, index map[string]int) string {
 		}
 		pass = append(pass, args[j])
 	}
-	return "((" + fn.Params[i].Type.Elem.Name + " *)a" + string(rune('0'+i)) + ")->" + path + "(" + strings.Join(pass, ", ") + ")"
+	return fn.object(i) + "->" + path + "(" + strings.Join(pass, ", ") + ")"
 }
 
 // contextOp calls an operation of the provider's context, if it has it.
@@ -195,7 +201,7 @@ func (g *generator) contextOp(fn *function, op tables.ContextOp, index map[strin
 		g.fail("%s: context %s begins with no parameter", fn.Name, op.Context)
 		return ""
 	}
-	context := "((" + fn.Params[i].Type.Elem.Name + " *)a" + string(rune('0'+i)) + ")"
+	context := fn.object(i)
 	if deep {
 		context += "->" + path
 	}

@@ -10,26 +10,38 @@ import (
 )
 
 // results are the Go results of a function.
-func (g *generator) results(p *pkg, fn *function) []jen.Code {
-	fails := fn.symbol != nil
-	switch fn.style {
-	case tables.Value, tables.MinusOne:
-		return []jen.Code{jen.Error()}
-	case tables.Count:
-		return []jen.Code{jen.Int(), jen.Error()}
-	case tables.Null:
-		return []jen.Code{g.resultType(p, fn), jen.Error()}
-	}
-	var r []jen.Code
-	if fn.style == tables.CString {
+func (g *generator) results(p *pkg, fn *function) (r []jen.Code) {
+	switch {
+	case fn.style == tables.Value, fn.style == tables.MinusOne, fn.Result.Kind == facts.Void:
+	case fn.style == tables.Count:
+		r = append(r, jen.Int())
+	case fn.style == tables.CString:
 		r = append(r, jen.String())
-	} else if fn.Result.Kind != facts.Void {
+	default:
 		r = append(r, g.resultType(p, fn))
 	}
-	if fails {
+	if fn.returnsError() {
 		r = append(r, jen.Error())
 	}
 	return r
+}
+
+// returnsError reports whether the Go function does. Those of the library may
+// all be missing.
+func (fn *function) returnsError() bool {
+	switch fn.style {
+	case tables.Value, tables.MinusOne, tables.Count, tables.Null:
+		return true
+	}
+	return fn.symbol != nil
+}
+
+// failed are the results of a call that did not happen.
+func (g *generator) failed(p *pkg, fn *function, err jen.Code) []jen.Code {
+	if len(g.results(p, fn)) == 1 {
+		return []jen.Code{err}
+	}
+	return []jen.Code{g.zeroOf(p, fn), err}
 }
 
 func (g *generator) resultType(p *pkg, fn *function) *jen.Statement {
@@ -102,35 +114,29 @@ func (g *generator) preamble(p *pkg) string {
 	return b.String()
 }
 
+// errorOf names the functions of capi that read a result as an error.
+var errorOf = map[tables.Style]string{tables.Value: "ValueError", tables.MinusOne: "MinusError", tables.Count: "CountError"}
+
 // goBody emits the body of a function: find the symbol, call, read the result.
 func (g *generator) goBody(p *pkg, b *jen.Group, fn *function) {
 	var args []jen.Code
 	results := g.results(p, fn)
 	if fn.symbol != nil {
 		b.List(jen.Id("fn"), jen.Err()).Op(":=").Id("library").Dot("Func").Call(jen.Id(symbolConst(fn.symbol)))
-		zero := g.zeroes(p, fn)
-		zero[len(zero)-1] = jen.Err()
-		b.If(jen.Err().Op("!=").Nil()).Block(jen.Return(zero...))
+		b.If(jen.Err().Op("!=").Nil()).Block(jen.Return(g.failed(p, fn, jen.Err())...))
 		args = append(args, jen.Qual("C", "uintptr_t").Call(jen.Id("fn")))
 	}
 	for i, a := range fn.Params {
 		args = append(args, g.goArg(p, fn.names[i], a, fn))
 	}
 	call := jen.Qual("C", shimName(fn)).Call(args...)
-	define := ":="
-	both := func() { b.List(jen.Id("r"), jen.Err()).Op(define).Add(call) }
+	resultAndErrno := func() { b.List(jen.Id("r"), jen.Err()).Op(":=").Add(call) }
 	switch fn.style {
-	case tables.Value:
-		both()
-		b.Return(jen.Qual(Capi, "ValueError").Call(jen.Int64().Call(jen.Id("r")), jen.Err()))
-	case tables.MinusOne:
-		both()
-		b.Return(jen.Qual(Capi, "MinusError").Call(jen.Int64().Call(jen.Id("r")), jen.Err()))
-	case tables.Count:
-		both()
-		b.Return(jen.Qual(Capi, "CountError").Call(jen.Int64().Call(jen.Id("r")), jen.Err()))
+	case tables.Value, tables.MinusOne, tables.Count:
+		resultAndErrno()
+		b.Return(jen.Qual(Capi, errorOf[fn.style]).Call(jen.Int64().Call(jen.Id("r")), jen.Err()))
 	case tables.Null:
-		both()
+		resultAndErrno()
 		b.If(jen.Id("r").Op("==").Nil()).Block(jen.Return(g.zeroOf(p, fn), jen.Qual(Capi, "NullError").Call(jen.Err())))
 		b.Return(g.fromC(p, fn, jen.Id("r")), jen.Nil())
 	case tables.CString:
@@ -161,12 +167,17 @@ func (g *generator) goArg(p *pkg, name string, a facts.Param, fn *function) jen.
 		return jen.Qual("C", w).Call(jen.Id(name))
 	}
 	if isAddr(g.argType(p, fn, a)) {
-		return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Id("pointer").Call(jen.Uintptr().Call(jen.Id(name))))
+		return toWire(jen.Id("pointer").Call(jen.Uintptr().Call(jen.Id(name))))
 	}
 	if isUnsafe(g.argType(p, fn, a)) {
-		return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Id(name))
+		return toWire(jen.Id(name))
 	}
-	return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(jen.Qual("unsafe", "Pointer").Call(jen.Id(name)))
+	return toWire(jen.Qual("unsafe", "Pointer").Call(jen.Id(name)))
+}
+
+// toWire converts an unsafe.Pointer to what shims take.
+func toWire(pointer jen.Code) *jen.Statement {
+	return jen.Parens(jen.Op("*").Qual("C", "uint8_t")).Call(pointer)
 }
 
 func isAddr(s *jen.Statement) bool   { return is(s, Capi, "Addr") || is(s, Capi, "FuncPtr") }
@@ -191,18 +202,7 @@ func (g *generator) fromC(p *pkg, fn *function, v *jen.Statement) *jen.Statement
 	return jen.Parens(t).Call(jen.Qual("unsafe", "Pointer").Call(v))
 }
 
-// zeroes are the results of a call that did not happen; the last is the error.
-func (g *generator) zeroes(p *pkg, fn *function) (zero []jen.Code) {
-	results := g.results(p, fn)
-	for range results {
-		zero = append(zero, nil)
-	}
-	if len(results) == 2 {
-		zero[0] = g.zeroOf(p, fn)
-	}
-	return zero
-}
-
+// zeroOf is the zero value of the result that is no error.
 func (g *generator) zeroOf(p *pkg, fn *function) jen.Code {
 	switch {
 	case fn.style == tables.CString:
@@ -314,18 +314,10 @@ func (g *generator) goStub(p *pkg) {
 }
 
 func (g *generator) stubBody(p *pkg, b *jen.Group, fn *function) {
-	results := g.results(p, fn)
-	if len(results) == 0 {
-		return
+	switch {
+	case fn.returnsError():
+		b.Return(g.failed(p, fn, jen.Qual(Capi, "ErrNoCgo"))...)
+	case len(g.results(p, fn)) > 0:
+		b.Return(g.zeroOf(p, fn))
 	}
-	last, ok := results[len(results)-1].(*jen.Statement)
-	if ok && last.GoString() == jen.Error().GoString() {
-		if len(results) == 1 {
-			b.Return(jen.Qual(Capi, "ErrNoCgo"))
-			return
-		}
-		b.Return(g.zeroOf(p, fn), jen.Qual(Capi, "ErrNoCgo"))
-		return
-	}
-	b.Return(g.zeroOf(p, fn))
 }

@@ -32,6 +32,14 @@ func lowerCamel(name string) string {
 	return s
 }
 
+// lowerFirst makes an exported name an unexported one.
+func lowerFirst(s string) string {
+	if s == strings.ToUpper(s) {
+		return strings.ToLower(s)
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
 // predeclared lists what a parameter must not shadow in generated bodies.
 var predeclared = map[string]bool{"len": true, "error": true, "string": true, "int": true, "err": true, "fn": true, "r": true, "nil": true}
 

@@ -44,7 +44,7 @@ func (g *generator) cShim(p *pkg) {
 			if !strings.HasSuffix(w, "*") {
 				w += " "
 			}
-			params = append(params, fmt.Sprintf("%sa%d", w, i))
+			params = append(params, w+argName(i))
 		}
 		emit(wire(fn.Result), shimName(fn), params, result(fn.Result, fn.body))
 	}

@@ -150,21 +150,24 @@ func storage(size, align int64) (*jen.Statement, int64) {
 // hidden names the storage of a member that methods reach.
 func hidden(name string) string { return strings.TrimSuffix(lowerCamel(name), "_") + "_" }
 
-func lowerFirst(s string) string {
-	if s == strings.ToUpper(s) {
-		return strings.ToLower(s)
+// memberIDs are the names of a mirror's fields and methods.
+type memberIDs map[string]bool
+
+// claim takes a name; two members that want the same one are an error.
+func (ids memberIDs) claim(g *generator, mirror, id string) {
+	if ids[id] {
+		g.fail("%s: two members would be called %s", mirror, id)
 	}
-	return strings.ToLower(s[:1]) + s[1:]
+	ids[id] = true
 }
 
 func (g *generator) structure(p *pkg, f *jen.File, name string, r *facts.Record) {
 	fields := []jen.Code{jen.Id("_").Qual("structs", "HostLayout")}
-	ids := map[string]bool{}
+	ids := memberIDs{}
 	for _, m := range g.layout(p, r) {
-		if m.id != "_" && ids[m.id] {
-			g.fail("%s: two members would be called %s", r.Tag, m.id)
+		if m.id != "_" {
+			ids.claim(g, name, m.id)
 		}
-		ids[m.id] = true
 		c := jen.Id(m.id).Add(m.typ)
 		if m.comment != "" {
 			c = c.Comment(m.comment)
@@ -219,7 +222,7 @@ func (g *generator) union(p *pkg, f *jen.File, name string, r *facts.Record) {
 	typ, _ := storage(r.Size, r.Align)
 	f.Type().Id(name).Struct(jen.Id("_").Qual("structs", "HostLayout"), jen.Id("data").Add(typ))
 	f.Line()
-	ids := map[string]bool{}
+	ids := memberIDs{}
 	for _, m := range g.flatten(r, 0) {
 		typ, align := g.member(p, r, m)
 		g.accessor(f, name, camel(m.Name), "x.data", m, typ, align, ids)
@@ -227,11 +230,8 @@ func (g *generator) union(p *pkg, f *jen.File, name string, r *facts.Record) {
 }
 
 // accessor emits a method that returns a pointer to bytes that members share.
-func (g *generator) accessor(f *jen.File, recv, id, storage string, m facts.Field, typ *jen.Statement, align int64, ids map[string]bool) {
-	if ids[id] {
-		g.fail("%s: two members would be called %s", recv, id)
-	}
-	ids[id] = true
+func (g *generator) accessor(f *jen.File, recv, id, storage string, m facts.Field, typ *jen.Statement, align int64, ids memberIDs) {
+	ids.claim(g, recv, id)
 	if m.Offset%align != 0 {
 		g.fail("%s.%s: unaligned member of a union", recv, m.Name)
 	}
@@ -246,11 +246,8 @@ func (g *generator) accessor(f *jen.File, recv, id, storage string, m facts.Fiel
 }
 
 // unaligned emits accessors that copy, for a member that Go cannot place.
-func (g *generator) unaligned(f *jen.File, recv, id, hidden string, m facts.Field, typ *jen.Statement, ids map[string]bool) {
-	if ids[id] {
-		g.fail("%s: two members would be called %s", recv, id)
-	}
-	ids[id] = true
+func (g *generator) unaligned(f *jen.File, recv, id, hidden string, m facts.Field, typ *jen.Statement, ids memberIDs) {
+	ids.claim(g, recv, id)
 	bytes := func() *jen.Statement { return jen.Id("x").Dot(hidden) }
 	f.Commentf("%s returns the member %s, which is not aligned.", id, m.Name)
 	f.Func().Params(jen.Id("x").Op("*").Id(recv)).Id(id).Params().Params(jen.Id("v").Add(typ)).Block(
@@ -286,15 +283,12 @@ func bitRun(r *facts.Record, m facts.Field) (begin, size int64) {
 
 // bitField emits accessors for a bit-field. C places them from the low bit on
 // a little-endian machine, which is what the facts are of.
-func (g *generator) bitField(f *jen.File, recv string, r *facts.Record, m facts.Field, ids map[string]bool) {
+func (g *generator) bitField(f *jen.File, recv string, r *facts.Record, m facts.Field, ids memberIDs) {
 	if m.Name == "" {
 		return
 	}
 	id := camel(m.Name)
-	if ids[id] {
-		g.fail("%s: two members would be called %s", recv, id)
-	}
-	ids[id] = true
+	ids.claim(g, recv, id)
 	begin, _ := bitRun(r, m)
 	bit := int(m.Offset-begin)*8 + m.BitOff
 	bytes := jen.Id("x").Dot(fmt.Sprintf("bits%d", begin)).Index(jen.Op(":"))
