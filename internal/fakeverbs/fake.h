@@ -17,6 +17,27 @@ extern struct fake_call fake_last;
 extern uint64_t fake_result; // what recorders return
 uint64_t fake_record(uint32_t op, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
 
+// Which operations beyond the oldest ones the provider of a world has.
+enum {
+	FAKE_NO_OPS,           // none: it does not know of them
+	FAKE_ALL_OPS,
+	FAKE_TOO_OLD_FOR_OPS,  // none: it knows of earlier ones
+};
+
+// Objects lie in slots. Those that have operations come first; of the others
+// it only matters that they name the context.
+#define FAKE_SLOT_SIZE 512
+enum {
+	FAKE_FLOW,
+	FAKE_QP_EX,
+	FAKE_CQ_EX,
+	FAKE_DM,
+	FAKE_WQ,
+	FAKE_INTERFACE, // that providers of their own kind have
+	FAKE_OTHERS,
+	FAKE_SLOTS = 20,
+};
+
 uint64_t fake_context_offset(void);
 void fake_init(void *context_block, void *objects, uint32_t present);
 void *fake_connect(const char *library);

@@ -40,28 +40,34 @@ type Param struct {
 // slots says where objects of a type lie in a world. Those that are not here
 // and not handles are plain memory.
 var slots = map[reflect.Type]int{
-	reflect.TypeFor[*ibverbs.Flow]():        1,
-	reflect.TypeFor[*ibverbs.QPEx]():        2,
-	reflect.TypeFor[*ibverbs.CQEx]():        3,
-	reflect.TypeFor[*ibverbs.DM]():          4,
-	reflect.TypeFor[*mlx5dv.QPEx]():         5,
-	reflect.TypeFor[*efadv.CQ]():            5,
-	reflect.TypeFor[*efadv.QP]():            5,
-	reflect.TypeFor[*ibverbs.QP]():          6,
-	reflect.TypeFor[*ibverbs.CQ]():          7,
-	reflect.TypeFor[*ibverbs.SRQ]():         8,
-	reflect.TypeFor[*ibverbs.PD]():          9,
-	reflect.TypeFor[*ibverbs.MW]():          10,
-	reflect.TypeFor[*ibverbs.XRCD]():        11,
-	reflect.TypeFor[*ibverbs.TD]():          12,
-	reflect.TypeFor[*ibverbs.WQ]():          13,
-	reflect.TypeFor[*ibverbs.RWQIndTable](): 14,
-	reflect.TypeFor[*ibverbs.Counters]():    15,
-	reflect.TypeFor[*ibverbs.FlowAction]():  16,
+	reflect.TypeFor[*ibverbs.Flow]():        slotFlow,
+	reflect.TypeFor[*ibverbs.QPEx]():        slotQPEx,
+	reflect.TypeFor[*ibverbs.CQEx]():        slotCQEx,
+	reflect.TypeFor[*ibverbs.DM]():          slotDM,
+	reflect.TypeFor[*ibverbs.WQ]():          slotWQ,
+	reflect.TypeFor[*mlx5dv.QPEx]():         slotInterface,
+	reflect.TypeFor[*efadv.CQ]():            slotInterface,
+	reflect.TypeFor[*efadv.QP]():            slotInterface,
+	reflect.TypeFor[*ibverbs.QP]():          slotOthers + 0,
+	reflect.TypeFor[*ibverbs.CQ]():          slotOthers + 1,
+	reflect.TypeFor[*ibverbs.SRQ]():         slotOthers + 2,
+	reflect.TypeFor[*ibverbs.PD]():          slotOthers + 3,
+	reflect.TypeFor[*ibverbs.MW]():          slotOthers + 4,
+	reflect.TypeFor[*ibverbs.XRCD]():        slotOthers + 5,
+	reflect.TypeFor[*ibverbs.TD]():          slotOthers + 6,
+	reflect.TypeFor[*ibverbs.RWQIndTable](): slotOthers + 7,
+	reflect.TypeFor[*ibverbs.Counters]():    slotOthers + 8,
+	reflect.TypeFor[*ibverbs.FlowAction]():  slotOthers + 9,
 }
 
+// Objects that no function is given.
+const (
+	slotMR     = slotOthers + 10 + iota
+	slotResult // what operations that make something return
+)
+
 // A variant prepares what a function is called with, so that it takes one of
-// its ways. mem returns the memory of a pointer parameter.
+// its ways.
 type variant struct {
 	name    string
 	present uint32
@@ -71,10 +77,10 @@ type variant struct {
 
 func at[T any](a uint64) *T { return (*T)(address(a)) }
 
-// results are what every operation returns in turn: success or no object,
-// failure, and an object.
+// variants returns those of a function. At least, its operation returns success
+// or no object, failure, and an object in turn.
 func variants(w *world, c Case) (list []variant) {
-	object := w.objects + 17*slotSize
+	object := w.slot(slotResult)
 	results := []uint64{0, uint64(syscall.EINVAL), object}
 	if typ := reflect.TypeOf(c.Ours); typ.NumOut() > 0 {
 		switch typ.Out(0).Kind() {
@@ -129,17 +135,17 @@ func variants(w *world, c Case) (list []variant) {
 		with("too old", tooOldForOps, object, nil)
 		with("no ops", noOps, object, nil)
 	case "ibv_alloc_mw":
-		with("no ops", noOps, object, func([]uint64) { *at[uint64](w.context + allocMWOffset) = 0 })
+		with("no ops", noOps, object, func([]uint64) { *at[uint64](w.context + uint64(allocMWOffset)) = 0 })
 	case "ibv_bind_mw":
 		for typ := range uint32(3) {
 			for shape := range 8 {
 				with(fmt.Sprint("type ", typ, " shape ", shape), allOps, 0, func(a []uint64) {
 					mw, info := at[ibverbs.MW](a[1]), &at[ibverbs.MWBind](a[2]).BindInfo
 					mw.Type = ibverbs.MWType(typ)
-					mw.PD = capi.Ptr[ibverbs.PD](w.objects)
+					mw.PD = capi.Ptr[ibverbs.PD](w.slot(slots[reflect.TypeFor[*ibverbs.PD]()]))
 					*info = ibverbs.MWBindInfo{}
 					if shape&1 != 0 {
-						mr := w.objects + 18*slotSize
+						mr := w.slot(slotMR)
 						info.MR = capi.Ptr[ibverbs.MR](mr)
 						at[ibverbs.MR](mr).PD = mw.PD
 						if shape == 7 {
@@ -174,18 +180,9 @@ func variants(w *world, c Case) (list []variant) {
 	return list
 }
 
-// allocMWOffset is where a context has that operation: after the device and
-// two operations that are no longer used come those in the order of the ABI.
-var allocMWOffset = contextOpOffset("alloc_mw")
-
-func contextOpOffset(name string) uint64 {
-	t := reflect.TypeFor[ibverbs.ContextOps]()
-	f, ok := t.FieldByName("AllocMW")
-	if !ok {
-		panic("fakeverbs: no operation " + name)
-	}
-	return 8 + uint64(f.Offset)
-}
+// allocMWOffset is where a context has that operation: its operations come after
+// its device.
+const allocMWOffset = unsafe.Sizeof(capi.Addr(0)) + unsafe.Offsetof(ibverbs.ContextOps{}.AllocMW)
 
 // grown lists structures of which ours are larger than those of the oldest
 // headers that are tested: the first bytes are compared, not the size.
@@ -259,7 +256,7 @@ func (w *world) args(c Case) []uint64 {
 		case in == reflect.TypeFor[*ibverbs.Context]():
 			args = append(args, w.context)
 		case isObject:
-			args = append(args, w.objects+uint64(slot)*slotSize)
+			args = append(args, w.slot(slot))
 		case in.Kind() == reflect.Pointer || in.Kind() == reflect.UnsafePointer || in == reflect.TypeFor[capi.Addr]():
 			args = append(args, uint64(uintptr(unsafe.Pointer(&w.scratch[i*slotSize]))))
 		default:
@@ -284,7 +281,7 @@ func (w *world) run(c Case, v variant, f func([]uint64) outcome) outcome {
 	}
 	o := f(args)
 	o.call = last()
-	o.memory = append(append([]byte(nil), w.scratch...), unsafe.Slice((*byte)(address(w.objects)), 20*slotSize)...)
+	o.memory = append(append([]byte(nil), w.scratch...), unsafe.Slice((*byte)(address(w.objects)), slotCount*slotSize)...)
 	return o
 }
 

@@ -47,36 +47,35 @@ static void fill(void *begin, void *end, int from)
 
 uint64_t fake_context_offset(void) { return offsetof(struct verbs_context, context); }
 
+static void *slot(void *objects, int i) { return (char *)objects + FAKE_SLOT_SIZE * i; }
+
 // Lays out, in two blocks of memory, a context and objects of which each one
-// names it where rdma-core's structures do. present says whether the provider
-// has operations beyond the oldest ones: 0 no, 1 yes, 2 it is too old for them.
+// names it where rdma-core's structures do: in most, first.
 void fake_init(void *block, void *objects, uint32_t present)
 {
 	struct verbs_context *v = block;
 	struct ibv_context *context = &v->context;
-	char *o = objects;
 
 	fill(v, &v->sz, 0);
-	v->sz = present == 2 ? sizeof(struct ibv_context) : sizeof(*v);
-	if (present == 0)
+	v->sz = present == FAKE_TOO_OLD_FOR_OPS ? sizeof(struct ibv_context) : sizeof(*v);
+	if (present == FAKE_NO_OPS)
 		memset(v, 0, offsetof(struct verbs_context, sz));
-	context->abi_compat = present == 0 ? 0 : (void *)(uintptr_t)-1;
+	context->abi_compat = present == FAKE_NO_OPS ? 0 : (void *)(uintptr_t)-1;
 	fill(&context->ops, &context->ops + 1, 60);
 
-	// Slots of 512 bytes, in the order of the Go side's object kinds. In most
-	// structures the context is the first member.
-	for (int i = 0; i < 20; i++)
-		*(void **)(o + 512 * i) = context;
-	((struct ibv_flow *)(o + 512 * 1))->context = context;
-	struct ibv_qp_ex *qp = (void *)(o + 512 * 2);
+	for (int i = 0; i < FAKE_SLOTS; i++)
+		*(void **)slot(objects, i) = context;
+	((struct ibv_flow *)slot(objects, FAKE_FLOW))->context = context;
+	struct ibv_qp_ex *qp = slot(objects, FAKE_QP_EX);
 	fill(&qp->wr_atomic_cmp_swp, qp + 1, 100);
-	struct ibv_cq_ex *cq = (void *)(o + 512 * 3);
+	struct ibv_cq_ex *cq = slot(objects, FAKE_CQ_EX);
 	fill(&cq->start_poll, cq + 1, 130);
-	struct ibv_dm *dm = (void *)(o + 512 * 4);
+	struct ibv_dm *dm = slot(objects, FAKE_DM);
 	fill(&dm->memcpy_to_dm, &dm->memcpy_from_dm + 1, 155);
-	struct ibv_wq *wq = (void *)(o + 512 * 13);
+	struct ibv_wq *wq = slot(objects, FAKE_WQ);
 	fill(&wq->post_recv, &wq->post_recv + 1, 160);
-	fill(o + 512 * 5 + 8, o + 512 * 6, 100); // interfaces of providers: comp_mask, then operations
+	uint64_t *interface = slot(objects, FAKE_INTERFACE); // comp_mask, then operations
+	fill(interface + 1, slot(objects, FAKE_INTERFACE + 1), 100);
 }
 
 // Makes a library of recorders report to this program.

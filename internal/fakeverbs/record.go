@@ -24,17 +24,25 @@ type call struct {
 type world struct {
 	block   uint64 // address of the provider's side of the context
 	context uint64 // address of the context
-	objects uint64 // of slots of slotSize bytes
+	objects uint64 // of slotCount slots
 	scratch []byte
 }
 
-const slotSize = 512
-
-// Which providers there are.
+// What providers there are, and where objects lie.
 const (
-	tooOldForOps = 2 // knows of extended operations, but none of these
-	noOps        = 0 // knows of none
-	allOps       = 1
+	noOps        = C.FAKE_NO_OPS
+	allOps       = C.FAKE_ALL_OPS
+	tooOldForOps = C.FAKE_TOO_OLD_FOR_OPS
+
+	slotSize      = C.FAKE_SLOT_SIZE
+	slotFlow      = C.FAKE_FLOW
+	slotQPEx      = C.FAKE_QP_EX
+	slotCQEx      = C.FAKE_CQ_EX
+	slotDM        = C.FAKE_DM
+	slotWQ        = C.FAKE_WQ
+	slotInterface = C.FAKE_INTERFACE
+	slotOthers    = C.FAKE_OTHERS
+	slotCount     = C.FAKE_SLOTS
 )
 
 func newWorld(a *capi.Arena) (*world, error) {
@@ -42,7 +50,7 @@ func newWorld(a *capi.Arena) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := capi.Make[[slotSize]byte](a, 20)
+	objects, err := capi.Make[[slotSize]byte](a, slotCount)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +63,9 @@ func newWorld(a *capi.Arena) (*world, error) {
 	w.context = w.block + uint64(C.fake_context_offset())
 	return w, nil
 }
+
+// slot is the address of the i-th object.
+func (w *world) slot(i int) uint64 { return w.objects + uint64(i)*slotSize }
 
 // reset lays the world out anew.
 func (w *world) reset(present uint32, result uint64) {
