@@ -3,6 +3,7 @@ package capi
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"unsafe"
@@ -23,8 +24,8 @@ func NewArena(bytes int) (*Arena, error) {
 		return nil, fmt.Errorf("capi: arena of %d bytes: want at least 1", bytes)
 	}
 	page := os.Getpagesize()
-	if bytes > maxInt-page {
-		return nil, fmt.Errorf("capi: arena of %d bytes: too large", bytes)
+	if bytes > math.MaxInt-page {
+		return nil, fmt.Errorf("capi: arena of %d bytes: want at most %d", bytes, math.MaxInt-page)
 	}
 	mem, err := mapMemory((bytes + page - 1) / page * page)
 	if err != nil {
@@ -32,8 +33,6 @@ func NewArena(bytes int) (*Arena, error) {
 	}
 	return &Arena{mem: mem}, nil
 }
-
-const maxInt = int(^uint(0) >> 1)
 
 // Make takes n zeroed values of T from the arena. They are valid until the
 // arena's Close. T must hold no Go pointers, as the collector doesn't look
@@ -47,13 +46,13 @@ func Make[T any](a *Arena, n int) ([]T, error) {
 		return nil, fmt.Errorf("capi: arena: %w", os.ErrClosed)
 	}
 	size, align := typ.Size(), uintptr(typ.Align())
-	if n < 0 || size != 0 && uintptr(n) > uintptr(maxInt)/size {
+	if n < 0 || size != 0 && uintptr(n) > uintptr(math.MaxInt)/size {
 		return nil, fmt.Errorf("capi: %d values of %s do not fit into memory", n, typ)
 	}
 	begin := (a.used + align - 1) &^ (align - 1)
-	need, size64 := uintptr(n)*size, uintptr(len(a.mem))
-	if begin > size64 || need > size64-begin {
-		return nil, fmt.Errorf("%w: %d values of %s need %d bytes, %d of %d are left", ErrArenaFull, n, typ, need, size64-min(begin, size64), size64)
+	need, total := uintptr(n)*size, uintptr(len(a.mem))
+	if begin > total || need > total-begin {
+		return nil, fmt.Errorf("%w: %d values of %s need %d bytes, %d of %d are left", ErrArenaFull, n, typ, need, total-min(begin, total), total)
 	}
 	if n == 0 || size == 0 {
 		return make([]T, n), nil
