@@ -156,10 +156,8 @@ func (a *apt) resolve(ctx context.Context, name string) ([]deb, error) {
 		if err != nil {
 			return err
 		}
-		parts := 0
 		for _, d := range parseDepends(string(out)) {
 			if kernelPart.MatchString(d) {
-				parts++
 				if err := visit(d); err != nil {
 					return err
 				}
