@@ -397,6 +397,16 @@ func (n *node) wait(cq *ibverbs.CQ) ibverbs.WC {
 	return ibverbs.WC{}
 }
 
+// until waits for what a device does to memory.
+func (n *node) until(there func() bool) {
+	n.t.Helper()
+	for deadline := time.Now().Add(patience); !there(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			n.t.Fatal("waited in vain")
+		}
+	}
+}
+
 // waitSend expects the next completion of a send to be that of id.
 func (e *end) waitSend(id uint64, st ibverbs.WCStatus) ibverbs.WC {
 	e.t.Helper()

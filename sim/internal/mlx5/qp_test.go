@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -358,6 +359,59 @@ func TestArrivalsTellTheirSource(t *testing.T) {
 		if !ok || b[63]>>4 != c.op || be.Uint32(b[24:]) != c.flags|0x123456 || be.Uint16(b[22:]) != 0x77 || be.Uint32(b[36:]) != 0x01020304 ||
 			be.Uint32(b[44:]) != 99 || be.Uint16(b[60:]) != 3 {
 			t.Errorf("%+v is %x", c.a, b)
+		}
+	}
+}
+
+func TestDataLiesInItsEntry(t *testing.T) {
+	for _, c := range []struct {
+		size, length int
+		want         byte // flag
+	}{{64, 1, scatter32}, {64, 32, scatter32}, {128, 1, scatter64}, {128, 64, scatter64}} {
+		data := bytes.Repeat([]byte{0xa5}, c.length)
+		r := newRig(t, fabric.RC, 4, 4, 4, 4, c.size)
+		r.CompleteSend(&fabric.Request{Signaled: true, Opcode: opcodeRead, Length: uint64(c.length), Data: data}, fabric.Success)
+		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data})
+		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data, Status: fabric.LocalProtectionError})
+		for n, want := range []byte{c.want, c.want, 0} {
+			b, ok := r.entry(n)
+			at := r.cqRing.bytes()[n*c.size:][:c.length]
+			if !ok || b[63]&(scatter32|scatter64) != want || bytes.Equal(at, data) != (want != 0) {
+				t.Errorf("%d bytes in entry %d of %d: %x", c.length, n, c.size, r.cqRing.bytes()[n*c.size:][:c.size])
+			}
+			if want != 0 && binary.BigEndian.Uint32(b[44:]) != uint32(c.length) {
+				t.Errorf("entry %d says %d bytes, want %d", n, binary.BigEndian.Uint32(b[44:]), c.length)
+			}
+		}
+	}
+}
+
+func TestSmallDataIsScattered(t *testing.T) {
+	for _, c := range []struct {
+		cfg   QPConfig
+		entry int
+		recv  uint64
+		read  uint64 // the longest
+	}{
+		{QPConfig{}, 64, 0, 0},
+		{QPConfig{ScatterRecv: true}, 64, 32, 0},
+		{QPConfig{ScatterRecv: true, ScatterSend: true}, 64, 32, 32},
+		{QPConfig{ScatterRecv: true, ScatterSend: true}, 128, 64, 64},
+	} {
+		r := newRig(t, fabric.RC, 4, 4, 4, 4, c.entry)
+		r.cfg.ScatterRecv, r.cfg.ScatterSend = c.cfg.ScatterRecv, c.cfg.ScatterSend
+		if got := r.ScatterRecv(); got != c.recv {
+			t.Errorf("%+v: %d bytes of what is received, want %d", c, got, c.recv)
+		}
+		for _, op := range []uint8{opcodeRead, opcodeFetchAdd, opcodeCompareSwap, opcodeMaskedAdd, opcodeMaskedCompare} {
+			known := op != opcodeMaskedAdd && op != opcodeMaskedCompare
+			for _, n := range []uint64{1, 32, 33, 64, 65} {
+				for _, signaled := range []bool{false, true} {
+					if got, want := r.ScatterSend(&fabric.Request{Opcode: op, Length: n, Signaled: signaled}), known && signaled && n <= c.read; got != want {
+						t.Errorf("%+v: opcode %#x, %d bytes, signaled %v: %v", c, op, n, signaled, got)
+					}
+				}
+			}
 		}
 	}
 }
