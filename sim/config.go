@@ -46,6 +46,7 @@ var models = map[Model]*model{
 			MaxSGE: 30, MaxSRQSGE: 31,
 			MaxRdAtomic: 16,
 			MaxMRSize:   ^uint64(0),
+			OnDemand:    true,
 		},
 	},
 	EFA: {
@@ -188,6 +189,8 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	d := &fabric.Device{Name: dc.Name, Limits: m.limits}
 	if dc.Model == EFA {
 		d.SlotShift, d.FlatKeys = 8, true // numbers of 16 bits
+	} else {
+		d.NullKey = fabric.NullKey
 	}
 	l := &d.Limits
 	for _, f := range []struct {

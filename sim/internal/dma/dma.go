@@ -22,7 +22,16 @@ type Addr uintptr
 // it, as it knows only Go's own memory.
 //
 //go:nocheckptr
-func (a Addr) pointer() unsafe.Pointer { return unsafe.Add(null, uintptr(a)) }
+func (a Addr) pointer() unsafe.Pointer {
+	if a < firstMapped {
+		panic(&FaultError{a})
+	}
+	return unsafe.Add(null, uintptr(a))
+}
+
+// firstMapped is where memory may begin. Go takes a fault below it for that of
+// a nil pointer, which does not tell its address.
+const firstMapped = 4096
 
 // null is a variable because the compiler (1.26) fails on a constant where the
 // sum is the target of a copy.
@@ -89,6 +98,7 @@ func fromBE32(v uint32) uint32 {
 type Span struct {
 	Addr Addr
 	Len  uint64
+	Null bool // there is none: what is written is lost, what is read is zeros
 }
 
 // FaultError says that memory which was accessible when it was registered no
@@ -100,7 +110,7 @@ func (e *FaultError) Error() string { return fmt.Sprintf("no memory at %#x", uin
 // In reports whether the fault lies in one of the spans.
 func (e *FaultError) In(spans []Span) bool {
 	for _, s := range spans {
-		if e.Addr >= s.Addr && uint64(e.Addr-s.Addr) < s.Len {
+		if !s.Null && e.Addr >= s.Addr && uint64(e.Addr-s.Addr) < s.Len {
 			return true
 		}
 	}
@@ -123,7 +133,13 @@ func Copy(dst, src []Span) (n uint64, err error) {
 	var do, so uint64 // offsets in the first spans
 	for len(dst) > 0 && len(src) > 0 {
 		k := min(dst[0].Len-do, src[0].Len-so)
-		copy((dst[0].Addr + Addr(do)).Bytes(int(k)), (src[0].Addr + Addr(so)).Bytes(int(k)))
+		switch {
+		case dst[0].Null:
+		case src[0].Null:
+			clear((dst[0].Addr + Addr(do)).Bytes(int(k)))
+		default:
+			copy((dst[0].Addr + Addr(do)).Bytes(int(k)), (src[0].Addr + Addr(so)).Bytes(int(k)))
+		}
 		n, do, so = n+k, do+k, so+k
 		if do == dst[0].Len {
 			dst, do = dst[1:], 0
@@ -138,6 +154,8 @@ func Copy(dst, src []Span) (n uint64, err error) {
 func recoverFault(err *error) {
 	switch e := recover().(type) {
 	case nil:
+	case *FaultError:
+		*err = e
 	case interface {
 		runtime.Error
 		Addr() uintptr

@@ -439,7 +439,7 @@ func placeGRH(dst []dma.Span, from *Origin, r *Request, present bool) []dma.Span
 	for i := range dst {
 		s := &dst[i]
 		n := min(s.Len, uint64(len(rest)))
-		if present {
+		if present && !s.Null {
 			copy(s.Addr.Bytes(int(n)), rest)
 		}
 		rest = rest[n:]
@@ -498,7 +498,7 @@ func (f *Fabric) atomic(p receiver, r *Request) outcome {
 		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translate(f.remote[:0], p.memory, r.RKey, r.RemoteAddr, 8, RemoteAtomic, 0); !ok || len(f.remote) != 1 {
+	if f.remote, ok = p.Device.translate(f.remote[:0], p.memory, r.RKey, r.RemoteAddr, 8, RemoteAtomic, 0); !ok || len(f.remote) != 1 || f.remote[0].Null {
 		return nak(p.QP, RemoteAccessError, EventQPAccessError)
 	}
 	at := f.remote[0].Addr

@@ -66,6 +66,7 @@ type Limits struct {
 	MaxQPWR, MaxCQE, MaxSRQWR                        int
 	MaxSGE, MaxSRQSGE                                int
 	MaxRdAtomic                                      int
+	OnDemand                                         bool // memory may be registered before it is there
 	MaxMRSize                                        uint64
 	MaxRDMASize                                      uint64 // of a read or write, where it differs from a port's MaxMsgSize
 }
@@ -81,6 +82,10 @@ type Device struct {
 	// number has that many bits for it. FlatKeys says that keys are plain indices.
 	SlotShift uint
 	FlatKeys  bool
+
+	// NullKey is a local key to any amount of nothing, in every protection domain;
+	// 0 if there is none.
+	NullKey uint32
 
 	fabric  *Fabric
 	keys    keys

@@ -66,6 +66,9 @@ type keys struct {
 	variant []uint8
 }
 
+// NullKey is one that AddMR does not give, for Device.NullKey.
+const NullKey = (firstKey - 1) << 8
+
 // firstKey keeps small numbers, which forgotten keys tend to be, invalid.
 const firstKey = 0x10
 
@@ -129,6 +132,9 @@ func (d *Device) MR(key uint32) *MR {
 // translate appends to spans where [addr, addr+n) of the key's region lies, if
 // the region belongs to pd, covers it and permits need.
 func (d *Device) translate(spans []dma.Span, pd *PD, key uint32, addr, n uint64, need Access, depth int) ([]dma.Span, bool) {
+	if key == d.NullKey && key != 0 && need&^LocalWrite == 0 {
+		return append(spans, dma.Span{Len: n, Null: true}), true
+	}
 	m := d.MR(key)
 	if m == nil || m.Free || m.PD != pd || m.Access&need != need {
 		return spans, false

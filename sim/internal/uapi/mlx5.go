@@ -34,7 +34,8 @@ const (
 	Mlx5UHWQueryDevice   = 1 << 0
 	Mlx5UHWCreateAH      = 1 << 1
 	Mlx5InlineNone       = 1
-	Mlx5CQEVersionUIndex = 1 // completions name their queue by the library's index
+	Mlx5HasDumpFillMKey  = 1 << 1 // of CompMask
+	Mlx5CQEVersionUIndex = 1      // completions name their queue by the library's index
 )
 
 // Mlx5AllocPDResp is struct mlx5_ib_alloc_pd_resp.

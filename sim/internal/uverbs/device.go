@@ -66,6 +66,13 @@ const (
 	capMemWindow       = 1 << 17
 	capXRC             = 1 << 20
 	capMemWindow2B     = 1 << 24
+
+	odpSupport  = 1 << 0
+	odpImplicit = 1 << 1
+	odpSend     = 1 << 0
+	odpRecv     = 1 << 1
+	odpWrite    = 1 << 2
+	odpAll      = 1<<6 - 1 // also read, atomics, shared receive queues
 )
 
 func (c *Context) queryDevice(r *uapi.Request) error {
@@ -74,12 +81,18 @@ func (c *Context) queryDevice(r *uapi.Request) error {
 }
 
 func (c *Context) queryDeviceEx(r *uapi.Request) error {
-	uapi.Out(r, uapi.AttrCoreOut, uapi.DeviceAttrEx{
+	a := uapi.DeviceAttrEx{
 		Base:           c.deviceAttr(),
 		ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})),
 		TimestampMask:  ^uint64(0),
 		HCACoreClock:   1e6,
-	})
+	}
+	if c.device.Limits.OnDemand {
+		a.ODPGeneralCaps = odpSupport | odpImplicit
+		a.ODPTransportCaps = [3]uint32{odpAll, odpSend | odpRecv | odpWrite, odpSend | odpRecv}
+		a.XRCODPCaps = odpAll
+	}
+	uapi.Out(r, uapi.AttrCoreOut, a)
 	c.identity.Driver.device(c, r)
 	return nil
 }

@@ -37,6 +37,8 @@ func (Mlx5) context(c *Context, r *uapi.Request) {
 		LogUARSize:     12,
 		NumUARsPerPage: 1,
 		NumDynBFRegs:   1024,
+		CompMask:       uapi.Mlx5HasDumpFillMKey,
+		DumpFillMKey:   c.device.NullKey,
 	})
 }
 

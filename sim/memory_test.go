@@ -1,0 +1,162 @@
+//go:build linux && cgo
+
+package sim_test
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+func (n *node) nullMR() *ibverbs.MR {
+	n.t.Helper()
+	mr, err := ibverbs.AllocNullMR(n.pd)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DeregMR(mr) })
+	return mr
+}
+
+// postThirds posts a read or write whose middle third is of another region.
+func (e *end) postThirds(r request, middle *ibverbs.MR) {
+	e.t.Helper()
+	*e.wr = ibverbs.SendWR{WRID: r.id, Opcode: r.op, SendFlags: ibverbs.IBV_SEND_SIGNALED}
+	e.wr.SGList, e.wr.NumSGE = e.setSGEs(e.mr, r.pieces)
+	e.sge[1].LKey = middle.LKey
+	w := e.wr.WR().RDMA()
+	w.RemoteAddr, w.RKey = r.remote, r.rkey
+	if err := ibverbs.PostSend(e.qp, e.wr, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(e.bad))); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func TestNullRegion(t *testing.T) {
+	for _, length := range []int{8, 500} { // the lesser in a completion
+		t.Run(strconv.Itoa(length), func(t *testing.T) { testNullRegion(t, length) })
+	}
+}
+
+func testNullRegion(t *testing.T, length int) {
+	a, b := pair(t, endConfig{})
+	null := a.nullMR()
+	nullB := b.nullMR()
+	pieces := []piece{{0, length}, {1000, length}, {2000, length}}
+
+	// Reads: what is for the region is lost.
+	fill(b.buf, 7)
+	a.postThirds(request{id: 1, op: ibverbs.IBV_WR_RDMA_READ, pieces: pieces, remote: addr(b.buf), rkey: b.mr.RKey}, null)
+	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+	if !bytes.Equal(a.at(pieces[0]), b.buf[:length]) || !bytes.Equal(a.at(pieces[1]), make([]byte, length)) || !bytes.Equal(a.at(pieces[2]), b.buf[2*length:3*length]) {
+		t.Errorf("a read of 3 × %d bytes went wrong", length)
+	}
+
+	// Writes: what comes from the region is zeros.
+	fill(a.buf, 9)
+	a.postThirds(request{id: 2, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: pieces, remote: addr(b.buf), rkey: b.mr.RKey}, null)
+	a.waitSend(2, ibverbs.IBV_WC_SUCCESS)
+	if want := bytes.Join([][]byte{a.at(pieces[0]), make([]byte, length), a.at(pieces[2])}, nil); !bytes.Equal(b.buf[:3*length], want) {
+		t.Errorf("a write of 3 × %d bytes went wrong", length)
+	}
+
+	// Receives: what is for the region is lost.
+	clear(b.buf)
+	*b.rr = ibverbs.RecvWR{WRID: 3}
+	b.rr.SGList, b.rr.NumSGE = b.setSGEs(b.mr, pieces)
+	b.sge[1].LKey = nullB.LKey
+	if err := ibverbs.PostRecv(b.qp, b.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(b.bad))); err != nil {
+		t.Fatal(err)
+	}
+	a.post(request{id: 3, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 3 * length}}})
+	a.waitSend(3, ibverbs.IBV_WC_SUCCESS)
+	b.waitRecv(3, ibverbs.IBV_WC_SUCCESS)
+	if !bytes.Equal(b.at(pieces[0]), a.buf[:length]) || !bytes.Equal(b.at(pieces[1]), make([]byte, length)) || !bytes.Equal(b.at(pieces[2]), a.buf[2*length:3*length]) {
+		t.Errorf("a receive of 3 × %d bytes went wrong", length)
+	}
+
+	// No peer can use it.
+	a.post(request{id: 4, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, length}}, remote: addr(b.buf), rkey: nullB.LKey})
+	a.waitSend(4, ibverbs.IBV_WC_REM_ACCESS_ERR)
+}
+
+func TestMemoryOnDemand(t *testing.T) {
+	a, b := pair(t, endConfig{})
+	attr := &take[ibverbs.DeviceAttrEx](b.node, 1)[0]
+	if err := ibverbs.QueryDeviceEx(b.ctx, nil, attr); err != nil {
+		t.Fatal(err)
+	}
+	if want := uint64(ibverbs.IBV_ODP_SUPPORT | ibverbs.IBV_ODP_SUPPORT_IMPLICIT); attr.ODPCaps.GeneralCaps&want != want {
+		t.Fatalf("capabilities are %#x", attr.ODPCaps.GeneralCaps)
+	}
+	reg := func(at, length uint64) *ibverbs.MR {
+		mr, err := ibverbs.RegMR(b.pd, capi.Addr(at), length, allAccess|ibverbs.IBV_ACCESS_ON_DEMAND)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.later(func() error { return ibverbs.DeregMR(mr) })
+		return mr
+	}
+	all := reg(0, ^uint64(0)) // implicit: all memory, now and later
+	mem, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := reg(addr(mem), 8192)
+	fill(a.buf, 3)
+	for i, mr := range []*ibverbs.MR{all, part} {
+		at := 100 + i*4000
+		a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 1000}}, remote: addr(mem) + uint64(at), rkey: mr.RKey})
+		a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+		if !bytes.Equal(mem[at:at+1000], a.buf[:1000]) {
+			t.Error("wrong bytes")
+		}
+		clear(a.buf[2000:3000])
+		a.post(request{id: 2, op: ibverbs.IBV_WR_RDMA_READ, pieces: []piece{{2000, 1000}}, remote: addr(mem) + uint64(at), rkey: mr.RKey})
+		a.waitSend(2, ibverbs.IBV_WC_SUCCESS)
+		if !bytes.Equal(a.buf[2000:3000], a.buf[:1000]) {
+			t.Error("wrong bytes come back")
+		}
+		a.post(request{id: 3, op: ibverbs.IBV_WR_ATOMIC_FETCH_AND_ADD, pieces: []piece{{0, 8}}, remote: addr(mem), rkey: mr.RKey, cmp: 1})
+		a.waitSend(3, ibverbs.IBV_WC_SUCCESS)
+		if int(mem[0]) != i+1 {
+			t.Errorf("added up to %d, want %d", mem[0], i+1)
+		}
+		fill(a.buf, 3)
+	}
+	// As a local key, at the other end.
+	b.postRecvFrom(all, 4, piece{500, 100})
+	a.post(request{id: 4, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 100}}})
+	a.waitSend(4, ibverbs.IBV_WC_SUCCESS)
+	b.waitRecv(4, ibverbs.IBV_WC_SUCCESS)
+	if !bytes.Equal(b.buf[500:600], a.buf[:100]) {
+		t.Error("wrong bytes are received")
+	}
+	if err := unix.Munmap(mem); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A region of everything permits what is there, not more.
+func TestNothingOnDemand(t *testing.T) {
+	for _, at := range []uint64{0, 8, 4095, 1 << 46, ^uint64(0) - 100} {
+		t.Run(fmt.Sprintf("%#x", at), func(t *testing.T) {
+			a, b := pair(t, endConfig{})
+			mr, err := ibverbs.RegMR(b.pd, 0, ^uint64(0), allAccess|ibverbs.IBV_ACCESS_ON_DEMAND)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.later(func() error { return ibverbs.DeregMR(mr) })
+			a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: at, rkey: mr.RKey})
+			if wc := a.wait(a.scq); wc.Status == ibverbs.IBV_WC_SUCCESS {
+				t.Errorf("a write at %#x succeeds", at)
+			}
+		})
+	}
+}
