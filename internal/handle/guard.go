@@ -1,14 +1,6 @@
 package handle
 
-import (
-	"context"
-	"fmt"
-	"log/slog"
-	"os"
-	"runtime"
-	"strings"
-	"sync"
-)
+import "runtime"
 
 // Guard releases h when obj, its owner, is collected without having closed it,
 // and logs one warning. It is called once, before obj is shared.
@@ -38,71 +30,4 @@ func (h *Handle) collected() {
 	if !h.kept.Load() && h.markClosed() {
 		h.Release()
 	}
-}
-
-// leakLevel is how much is done about leaks.
-type leakLevel int
-
-const (
-	leakWarn  leakLevel = iota // one warning
-	leakStack                  // a warning with the place of creation; leaks stay in Live
-	leakPanic                  // stop the program
-)
-
-// debug returns the level that RDMADEBUG asks for. Its syntax is GODEBUG's, and
-// like there, what is not understood is ignored.
-var debug = sync.OnceValue(func() leakLevel { return parseDebug(os.Getenv("RDMADEBUG")) })
-
-func parseDebug(env string) leakLevel {
-	level := leakWarn
-	for setting := range strings.SplitSeq(env, ",") {
-		switch strings.TrimSpace(setting) {
-		case "leak=1":
-			level = leakWarn
-		case "leak=2":
-			level = leakStack
-		case "leak=panic":
-			level = leakPanic
-		}
-	}
-	return level
-}
-
-func debugEnabled(log *slog.Logger) bool {
-	return log.Enabled(context.Background(), slog.LevelDebug)
-}
-
-// stack is where a handle was created; nil when that is not recorded.
-type stack []uintptr
-
-func callers() stack {
-	if debug() == leakWarn {
-		return nil // it would more than double the cost of a handle
-	}
-	pcs := make([]uintptr, 32)
-	return pcs[:runtime.Callers(3, pcs)] // without Callers, callers and New
-}
-
-// String returns one "function\n\tfile:line" per frame, as in a panic.
-func (s stack) String() string {
-	if len(s) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	frames := runtime.CallersFrames(s)
-	for {
-		frame, more := frames.Next()
-		fmt.Fprintf(&b, "%s\n\t%s:%d\n", frame.Function, frame.File, frame.Line)
-		if !more {
-			return b.String()
-		}
-	}
-}
-
-// attrs returns the stack as attributes of a log record, none if it is not recorded.
-func (s stack) attrs() []any {
-	if len(s) == 0 {
-		return nil
-	}
-	return []any{"created", s.String()}
 }

@@ -1,6 +1,7 @@
 package handle
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -162,7 +163,7 @@ func (h *Handle) drop(n int) error {
 
 // reportChildren tells at debug level what keeps a closed handle alive.
 func (h *Handle) reportChildren() {
-	if h.state.Load()&^closedBit == 1 || !debugEnabled(h.spec.Log) {
+	if h.state.Load()&^closedBit == 1 || !h.spec.Log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	children := live.childrenOf(h)
