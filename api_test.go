@@ -2,22 +2,18 @@ package goverbs_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/printer"
 	"go/token"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 )
-
-var update = flag.Bool("update", false, "rewrite docs/api.txt")
 
 // exported lists the exported declarations of the packages that users import,
 // one line each, sorted within a package.
@@ -151,20 +147,7 @@ func print(fset *token.FileSet, n ast.Node) string {
 // TestExportedAPI compares the exported names with docs/api.txt, so that
 // growth is a reviewed line: go test -run TestExportedAPI -update .
 func TestExportedAPI(t *testing.T) {
-	got := exported(t)
-	const golden = "docs/api.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
-		t.Errorf("the exported API changed (-%s +code); if that is meant: go test -run TestExportedAPI -update .\n%s", golden, d)
-	}
+	rdmatest.Golden(t, "docs/api.txt", exported(t))
 }
 
 // TestExportedSignaturesAreGo shows that the facade exposes neither C nor

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,9 +11,8 @@ import (
 
 	"github.com/goverbs/goverbs/gen/internal/emit"
 	"github.com/goverbs/goverbs/gen/tables"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 )
-
-var update = flag.Bool("update", false, "write what has been generated")
 
 // The committed bindings are what the pinned facts and the tables give.
 func TestUpToDate(t *testing.T) {
@@ -27,7 +25,7 @@ func TestUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, files := range folders {
-		if *update {
+		if rdmatest.Updating() {
 			if err := write(dir, files); err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // sample is a report with all that there is to tell.
 func sample() *report {
@@ -79,19 +75,7 @@ func TestReportReadsAsBefore(t *testing.T) {
 		if err := write(sample(), &got); err != nil {
 			t.Fatal(err)
 		}
-		golden := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		rdmatest.Golden(t, filepath.Join("testdata", name), got.String())
 	}
 }
 

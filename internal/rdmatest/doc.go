@@ -1,5 +1,6 @@
 // Package rdmatest is what the tests of this module share: the check that
-// nothing was leaked, skips that are counted, and the devices to run on.
+// nothing was leaked, skips that are counted, the devices to run on, and golden
+// files.
 //
 // Every test package that touches devices has
 //

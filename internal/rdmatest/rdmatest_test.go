@@ -181,3 +181,25 @@ func TestSkipsAreLogged(t *testing.T) {
 		t.Error("no error for a file that can't be written")
 	}
 }
+
+func TestGoldenTellsADifference(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "golden")
+	if err := os.WriteFile(file, []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"one\n": false, "two\n": true} {
+		r := &recorder{TB: t}
+		Golden(r, file, text)
+		if (r.failure != "") != want || want && !strings.Contains(r.failure, "go test -update") {
+			t.Errorf("%q: failure is %q", text, r.failure)
+		}
+	}
+}
+
+// recorder notes a failure that is expected.
+type recorder struct {
+	testing.TB
+	failure string
+}
+
+func (r *recorder) Errorf(format string, args ...any) { r.failure = fmt.Sprintf(format, args...) }

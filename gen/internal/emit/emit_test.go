@@ -2,7 +2,6 @@ package emit
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -16,14 +15,10 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/goverbs/goverbs/gen/internal/facts"
 	"github.com/goverbs/goverbs/gen/tables"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
@@ -70,19 +65,7 @@ func TestGolden(t *testing.T) {
 			for _, name := range strings.Fields(c.files) {
 				fmt.Fprintf(&got, "-- %s --\n%s", name, files["tiny/"+name])
 			}
-			golden := filepath.Join("testdata", c.name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("-want +got; -update writes it:\n%s", diff)
-			}
+			rdmatest.Golden(t, filepath.Join("testdata", c.name+".golden"), got.String())
 		})
 	}
 }

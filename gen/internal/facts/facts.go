@@ -67,13 +67,13 @@ type Macro struct {
 type MacroKind string
 
 const (
-	MacroConst      MacroKind = "const"
-	MacroAliasConst MacroKind = "alias-const"
-	MacroAliasType  MacroKind = "alias-type"
-	MacroAliasFunc  MacroKind = "alias-func"
-	MacroCall       MacroKind = "call"
-	MacroExpr       MacroKind = "expr" // function-like, not a plain call
-	MacroGuard      MacroKind = "guard"
+	MacroConst      MacroKind = "const"       // a number or a text
+	MacroAliasConst MacroKind = "alias-const" // a value of an enumeration
+	MacroAliasType  MacroKind = "alias-type"  // the tag of a record or enumeration
+	MacroAliasFunc  MacroKind = "alias-func"  // a function
+	MacroCall       MacroKind = "call"        // function-like: one call
+	MacroExpr       MacroKind = "expr"        // function-like, not a plain call
+	MacroGuard      MacroKind = "guard"       // nothing, as include guards do
 	MacroOther      MacroKind = "other"
 )
 

@@ -3,7 +3,6 @@ package header
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // read returns the facts of headers in testdata, one idea each.
 func read(t *testing.T, name string) *facts.Model {
@@ -48,19 +45,7 @@ func TestGolden(t *testing.T) {
 			if err := m.Write(&got); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got.String()); d != "" {
-				t.Errorf("-%s +got (go test -update accepts it):\n%s", golden, d)
-			}
+			rdmatest.Golden(t, filepath.Join("testdata", name+".txt"), got.String())
 			again, err := facts.Read(&got)
 			if err != nil {
 				t.Fatal(err)
