@@ -175,7 +175,7 @@ func TestTwoProcesses(t *testing.T) {
 // Who writes to a process that was killed is told that it does not answer.
 func TestKilledPeerDoesNotAnswer(t *testing.T) {
 	devices := rdmatest.Devices(t, 2)
-	a := newSide(t, devices[0], nil)
+	a := newSide(t, devices[0], &rdma.QPConfig{Config: rdma.Config{Timeout: 10 * time.Millisecond, RetryCount: 2}})
 	ctx := deadline(t)
 	peer, in, memory := startPeer(ctx, t, a, devices[1])
 	defer in.Close()
