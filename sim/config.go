@@ -92,6 +92,14 @@ type Config struct {
 	// down, before it fails with "transport retry counter exceeded". A peer that
 	// is gone is not waited for. Default: 10 s.
 	Patience time.Duration
+
+	// StrictDoorbells has ConnectX devices execute a send request only after its
+	// doorbell was rung, by a write to its register, and not just counted in the
+	// record. It finds programs that build queues themselves and forget one; those
+	// hang as they would with hardware. What a doorbell says must be what the queue
+	// has. Where more queue pairs ring than there are registers, beyond 16 per open
+	// device with libmlx5's defaults, the record is enough for those that share.
+	StrictDoorbells bool
 }
 
 // DeviceConfig is a device to order.

@@ -6,6 +6,7 @@ import "github.com/goverbs/goverbs/sim/internal/fabric"
 type Counters struct {
 	Requests uint64 // send requests that ended, flushed ones left out
 	Failed   uint64 // of those, with an error
+	Invalid  uint64 // of those, because the device could not read them; see Record.Problem
 	Retried  uint64 // tries in addition to the first of each
 	Bytes    uint64 // that those which succeeded moved, in either direction
 }
@@ -39,5 +40,8 @@ func (f *Fabric) count(d *fabric.Device, r *fabric.Request, st fabric.Status) {
 		c.Bytes += r.Length
 	} else {
 		c.Failed++
+	}
+	if r.Problem != "" {
+		c.Invalid++
 	}
 }

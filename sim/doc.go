@@ -46,12 +46,12 @@
 //
 // # What is not emulated
 //
-// Of ConnectX: XRC, multicast, raw packets and flow steering, device memory,
+// Of ConnectX: multicast, raw packets and flow steering, device memory,
 // tag matching, signatures, and firmware commands but the one that makes
 // indirect keys. Of EFA: longer send requests, processing hints, and completion
 // queues in memory of the program's or in several parts. Of networks:
 // congestion and time. A doorbell of ConnectX is taken for rung when its record
-// is written.
+// is written, unless [Config.StrictDoorbells] says otherwise.
 //
 // # What it needs
 //
@@ -64,7 +64,8 @@
 //
 // The processes of a user on a host have the same devices if they order the
 // same: queue pairs of one process can be connected with those of another, and
-// see it end.
+// see it end. The shared queue of an extended connection (XRC) has to be in the
+// process that has its receiving end.
 //
 // # What it replaces
 //

@@ -95,18 +95,18 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 			VendorPartID: m.pci[1],
 			FWVer:        m.fwVer,
 			CompVectors:  compVectors,
-			Driver:       order[i].driver(),
+			Driver:       order[i].driver(cfg),
 		}}
 	}
 	return f, nil
 }
 
 // driver returns the kernel's driver of the device.
-func (dc *DeviceConfig) driver() uverbs.Driver {
+func (dc *DeviceConfig) driver(cfg *Config) uverbs.Driver {
 	if dc.Model == EFA {
 		return &uverbs.EFA{NoRead: dc.NoRead, NoWrite: dc.NoWrite}
 	}
-	return uverbs.Mlx5{}
+	return uverbs.Mlx5{StrictDoorbells: cfg != nil && cfg.StrictDoorbells}
 }
 
 const compVectors = 4

@@ -59,6 +59,10 @@ type QPConfig struct {
 	// Where small data goes into completions: what is received, and what requests
 	// that complete visibly bring back.
 	ScatterRecv, ScatterSend bool
+
+	// Registers is where the program has to ring before anything is executed. If
+	// nil, the doorbell record is enough.
+	Registers *Registers
 }
 
 // QP is a queue pair's queues in a program's memory. It implements
@@ -86,7 +90,12 @@ func NewQP(cfg QPConfig) (*QP, error) {
 }
 
 // Reset implements fabric.Queues.
-func (q *QP) Reset() { q.sent, q.received = 0, 0 }
+func (q *QP) Reset() {
+	q.sent, q.received = 0, 0
+	if q.cfg.Registers != nil {
+		q.cfg.Registers.forget(q.Fabric.Num)
+	}
+}
 
 // NextSend implements fabric.Queues.
 func (q *QP) NextSend(r *fabric.Request) bool {
@@ -98,6 +107,15 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 		return false
 	}
 	index := q.sent
+	var rung bell
+	// What is flushed the device finds by the record.
+	strict := q.cfg.Registers.heard() && q.Fabric.State != fabric.StateErr
+	if strict {
+		var ok bool
+		if rung, ok = q.cfg.Registers.find(q.Fabric.Num, index); !ok {
+			return false
+		}
+	}
 	at := q.sq + dma.Addr(int(index)&(q.cfg.SendBlocks-1)*basicBlock)
 	var ctrl [segment]byte
 	copy(ctrl[:], at.Bytes(segment))
@@ -114,6 +132,8 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 		r.Problem = "queue pair number"
 	case uint16(word0>>8) != index:
 		r.Problem = "index"
+	case strict && rung.index == index && rung.segment != [bellSize]byte(ctrl[:bellSize]):
+		r.Problem = "doorbell"
 	}
 	if r.Problem != "" {
 		q.sent = posted // nothing behind it can be found

@@ -139,6 +139,7 @@ const (
 	Mlx5QPScatterCQE      = 1 << 1
 	Mlx5QPTypeDCT         = 1 << 4
 	Mlx5QPTypeDCI         = 1 << 5
+	Mlx5QPUARPageIndex    = 1 << 10
 	Mlx5QPAllowScatterCQE = 1 << 8 // for requests too, though not all complete visibly
 )
 

@@ -14,7 +14,15 @@ import (
 )
 
 // Mlx5 is the driver of ConnectX devices.
-type Mlx5 struct{}
+type Mlx5 struct {
+	StrictDoorbells bool // nothing is executed that was not rung for
+}
+
+// isMlx5 reports whether the device knows mlx5's own methods.
+func (c *Context) isMlx5() bool {
+	_, ok := c.identity.Driver.(Mlx5)
+	return ok
+}
 
 // context tells libmlx5 of the device. TotBFRegs is 0: doorbells are allocated
 // one by one, as with kernels since 5.7.
@@ -108,7 +116,7 @@ func (Mlx5) has(t fabric.QPType) bool {
 	return false
 }
 
-func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error {
+func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error {
 	in := uapi.In[uapi.Mlx5CreateQP](r, uapi.AttrUHWIn)
 	if q.Type == driverService {
 		switch in.Flags & (uapi.Mlx5QPTypeDCI | uapi.Mlx5QPTypeDCT) {
@@ -130,6 +138,15 @@ func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared 
 	case fabric.XRCSend:
 		in.RQWQECount = 0
 	}
+	var registers *mlx5.Registers
+	if d.StrictDoorbells && in.Flags&uapi.Mlx5QPUARPageIndex != 0 && in.SQWQECount != 0 {
+		u := c.uarOf(in.BFRegIndex)
+		if u == nil {
+			return syscall.EINVAL
+		}
+		q.needs = append(q.needs, u)
+		q.uar, registers = u, &u.registers
+	}
 	scatter := in.Flags&uapi.Mlx5QPScatterCQE != 0
 	m, err := mlx5.NewQP(mlx5.QPConfig{
 		Buf:        dma.Addr(in.BufAddr),
@@ -138,6 +155,7 @@ func (Mlx5) createQP(_ *Context, r *uapi.Request, q *qp, send, recv *cq, shared 
 		RecvCount:  int(in.RQWQECount),
 		RecvShift:  int(in.RQWQEShift),
 		UIndex:     in.UIndex,
+		Registers:  registers,
 
 		ScatterRecv: scatter && (q.Type == fabric.RC || q.Type == fabric.UC),
 		ScatterSend: scatter && q.Type == fabric.RC && (q.sigAll || in.Flags&uapi.Mlx5QPAllowScatterCQE != 0),
@@ -171,19 +189,33 @@ func (Mlx5) modifyQP(r *uapi.Request, q *fabric.QP) {
 
 // allocUAR gives the library a page of doorbells.
 func (c *Context) allocUAR(r *uapi.Request) error {
-	if c.identity.Driver != (Mlx5{}) {
+	if !c.isMlx5() {
 		return syscall.EPROTONOSUPPORT
 	}
-	p, err := c.pages.alloc(pageSize)
+	alloc := c.pages.alloc
+	if c.identity.Driver.(Mlx5).StrictDoorbells {
+		alloc = c.pages.mapped
+	}
+	p, err := alloc(pageSize)
 	if err != nil {
 		return err
 	}
-	h := c.objects.add(&uar{pageRange: p})
+	h := c.objects.add(&uar{pageRange: p, registers: mlx5.Registers{Page: p.addr()}})
 	uapi.Out(r, uapi.AttrMlx5UARMmapOffset, uint64(p.offset))
 	length := [8]byte{1: pageSize >> 8}
 	uapi.OutBytes(r, uapi.AttrMlx5UARMmapLength, length[:r.OutLen(uapi.AttrMlx5UARMmapLength)])
 	uapi.Out(r, uapi.AttrMlx5UARPageID, uint32(p.offset/pageSize))
 	r.SetHandle(uapi.AttrMlx5UARHandle, h)
+	return nil
+}
+
+// uarOf returns the page that allocUAR gave that number.
+func (c *Context) uarOf(page uint32) *uar {
+	for _, o := range c.objects.objects {
+		if u, ok := o.(*uar); ok && u.offset == int64(page)*pageSize {
+			return u
+		}
+	}
 	return nil
 }
 
@@ -196,7 +228,7 @@ func (c *Context) freeUAR(r *uapi.Request) error {
 // createDEVX passes a command to the firmware. The only one that it knows makes
 // an indirect memory key.
 func (c *Context) createDEVX(r *uapi.Request) error {
-	if c.identity.Driver != (Mlx5{}) {
+	if !c.isMlx5() {
 		return syscall.EPROTONOSUPPORT
 	}
 	in := uapi.In[uapi.Mlx5CreateMKey](r, uapi.AttrMlx5DEVXIn)

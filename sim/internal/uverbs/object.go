@@ -75,6 +75,7 @@ type uar struct {
 	uses
 	needs
 	pageRange
+	registers mlx5.Registers
 }
 
 func (u *uar) destroy(c *Context) { c.pages.free(u.pageRange) }
@@ -139,11 +140,15 @@ type qp struct {
 	pages  []pageRange
 	cap    capabilities
 	sigAll bool
+	uar    *uar // where it rings, if that matters
 	async  counted
 }
 
 func (q *qp) destroy(c *Context) {
 	c.device.RemoveQP(q.QP)
+	if q.uar != nil {
+		q.uar.registers.Leave()
+	}
 	for _, r := range q.pages {
 		c.pages.free(r)
 	}

@@ -243,6 +243,9 @@ func (c *Context) createQP(r *uapi.Request) error {
 	if err := c.device.AddQP(q.QP); err != nil {
 		return err
 	}
+	if q.uar != nil {
+		q.uar.registers.Enter()
+	}
 	uapi.Out(r, uapi.AttrQPRespCap, q.cap)
 	uapi.Out(r, uapi.AttrQPRespNum, q.Num)
 	r.SetHandle(uapi.AttrQPHandle, c.objects.add(q))

@@ -14,7 +14,7 @@ import (
 // openXRCD opens a domain of extended connections: that of a file, or one of
 // its own.
 func (c *Context) openXRCD(r *uapi.Request) error {
-	if c.identity.Driver != (Mlx5{}) {
+	if !c.isMlx5() {
 		return syscall.EOPNOTSUPP
 	}
 	in := uapi.In[uapi.OpenXRCD](r, uapi.AttrCoreIn)
