@@ -28,6 +28,9 @@ const exchangeTimeout = 30 * time.Second
 // If the peer's side fails, the error gives the peer's reason. What is not an
 // Exchange at the other end, or one of another version, is an error too.
 func Exchange(ctx context.Context, conn net.Conn, qp *QP) error {
+	if conn == nil { // which would panic in a goroutine, where nobody can recover
+		return opError("exchange", qp.q.device, errors.New("conn is nil"))
+	}
 	local, err := qp.Endpoint()
 	if err != nil {
 		return err

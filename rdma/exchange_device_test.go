@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
@@ -116,5 +117,12 @@ func TestExchangeWithoutQueuePairTellsThePeer(t *testing.T) {
 	connB.Close()
 	if err := rdma.Exchange(deadline(t), connA, a.qp); err == nil {
 		t.Error("no error from a peer that went away")
+	}
+}
+
+func TestExchangeWithoutConnectionIsAnError(t *testing.T) {
+	a := newSide(t, rdmatest.Devices(t, 1)[0], nil)
+	if err := rdma.Exchange(deadline(t), nil, a.qp); err == nil || !strings.Contains(err.Error(), "conn is nil") {
+		t.Errorf("without a connection: %v", err)
 	}
 }
