@@ -99,12 +99,9 @@ func loadModules(dir string) error {
 
 // openPort opens the virtio-serial port to the launcher. It is a blocking file:
 // such ports poll badly.
-func openPort() (*os.File, error) {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+func openPort() (port *os.File, err error) {
+	err = waitFor("the port to the launcher", func() (bool, error) {
 		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
-		if err != nil {
-			return nil, err
-		}
 		for _, path := range names {
 			name, err := os.ReadFile(path)
 			if err != nil || strings.TrimSpace(string(name)) != portName {
@@ -113,12 +110,25 @@ func openPort() (*os.File, error) {
 			device := "/dev/" + filepath.Base(filepath.Dir(path))
 			fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 			if err != nil {
-				return nil, fmt.Errorf("open %s: %w", device, err)
+				return false, fmt.Errorf("open %s: %w", device, err)
 			}
-			return os.NewFile(uintptr(fd), device), nil
+			port = os.NewFile(uintptr(fd), device)
+			return true, nil
+		}
+		return false, err
+	})
+	return port, err
+}
+
+// waitFor polls until there is something that the kernel does in the background.
+func waitFor(what string, there func() (bool, error)) error {
+	const limit = 10 * time.Second
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok, err := there(); ok || err != nil {
+			return err
 		}
 	}
-	return nil, errors.New("no port to the launcher")
+	return fmt.Errorf("waited %v for %s: %w", limit, what, unix.ETIMEDOUT)
 }
 
 // A guest serves one job.

@@ -6,9 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A netdev is one end of the cable between the guest's RDMA devices.
@@ -121,17 +118,6 @@ func configure(link string, requests func(index uint32) []*netlinkRequest) error
 		}
 	}
 	return nil
-}
-
-// waitFor polls until there is something that the kernel does in the background.
-func waitFor(what string, there func() (bool, error)) error {
-	const limit = 10 * time.Second
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok, err := there(); ok || err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("waited %v for %s: %w", limit, what, unix.ETIMEDOUT)
 }
 
 func hasGID(d netdev, gid string) (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -57,11 +58,11 @@ func openModuleTree(dir string) (*moduleTree, error) {
 // moduleName is the name of the module in a file: ".../ib-core.ko.xz" is ib_core.
 func moduleName(path string) (string, bool) {
 	base, suffix, ok := strings.Cut(filepath.Base(path), ".ko")
-	switch suffix {
-	case "", ".xz", ".zst", ".gz":
-		return strings.ReplaceAll(base, "-", "_"), ok && base != ""
+	packed := slices.ContainsFunc(compressions, func(c compression) bool { return c.suffix == suffix })
+	if !ok || base == "" || suffix != "" && !packed {
+		return "", false
 	}
-	return "", false
+	return strings.ReplaceAll(base, "-", "_"), true
 }
 
 // closure returns the wanted modules and all that they depend on, each after its

@@ -2,6 +2,7 @@ package rdmavm
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -115,9 +116,15 @@ func startMachine(qemu string, config *machineConfig) (*machine, error) {
 	m := &machine{cmd: exec.Command(qemu, append(fixed, variable...)...), ended: make(chan struct{})}
 	m.cmd.Stderr = &m.stderr
 	var ours [3]*os.File
+	closeOurs := func() {
+		for _, f := range ours {
+			f.Close() // nil has nothing to close
+		}
+	}
 	for i, name := range []string{"console", "port", "monitor"} {
 		here, there, err := socketPair(name)
 		if err != nil {
+			closeOurs()
 			return nil, err
 		}
 		ours[i] = here
@@ -147,9 +154,7 @@ func startMachine(qemu string, config *machineConfig) (*machine, error) {
 		_ = console.SetReadDeadline(time.Now().Add(time.Second))
 	}()
 	if err := <-started; err != nil {
-		for _, f := range ours {
-			f.Close()
-		}
+		closeOurs()
 		return nil, err
 	}
 	go func() {
@@ -193,8 +198,10 @@ func socketPair(name string) (here, there *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	err = unix.SetNonblock(fds[0], true)
+	here, there = os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("socketpair: %w", err), here.Close(), there.Close())
 	}
-	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
+	return here, there, nil
 }
