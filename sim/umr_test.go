@@ -23,12 +23,13 @@ func (n *node) newMlx5End() *mlx5End {
 	e := &mlx5End{end: &end{node: n, scq: n.createCQ(64, nil), rcq: n.createCQ(64, nil)}}
 	init := &take[ibverbs.QPInitAttrEx](n, 1)[0]
 	*init = ibverbs.QPInitAttrEx{SendCQ: capi.PtrTo(e.scq), RecvCQ: capi.PtrTo(e.rcq), QPType: ibverbs.IBV_QPT_RC, PD: capi.PtrTo(n.pd),
-		Cap:          ibverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 512},
-		CompMask:     ibverbs.IBV_QP_INIT_ATTR_PD | ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		SendOpsFlags: uint64(ibverbs.IBV_QP_EX_WITH_RDMA_WRITE | ibverbs.IBV_QP_EX_WITH_SEND | ibverbs.IBV_QP_EX_WITH_LOCAL_INV)}
+		Cap:      ibverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 512},
+		CompMask: ibverbs.IBV_QP_INIT_ATTR_PD | ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		SendOpsFlags: uint64(ibverbs.IBV_QP_EX_WITH_RDMA_WRITE | ibverbs.IBV_QP_EX_WITH_SEND | ibverbs.IBV_QP_EX_WITH_LOCAL_INV |
+			ibverbs.IBV_QP_EX_WITH_BIND_MW)}
 	driver := &take[mlx5dv.QPInitAttr](n, 1)[0]
 	driver.CompMask = uint64(mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)
-	driver.SendOpsFlags = uint64(mlx5dv.MLX5DV_QP_EX_WITH_MR_LIST | mlx5dv.MLX5DV_QP_EX_WITH_MR_INTERLEAVED)
+	driver.SendOpsFlags = uint64(mlx5dv.MLX5DV_QP_EX_WITH_MR_LIST | mlx5dv.MLX5DV_QP_EX_WITH_MR_INTERLEAVED | mlx5dv.MLX5DV_QP_EX_WITH_RAW_WQE)
 	var err error
 	if e.qp, err = mlx5dv.CreateQP(n.ctx, init, driver); err != nil {
 		n.t.Fatal(err)

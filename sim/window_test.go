@@ -80,3 +80,153 @@ func TestWindowNeedsTheRightToBind(t *testing.T) {
 	}
 	b.waitSend(1, ibverbs.IBV_WC_MW_BIND_ERR)
 }
+
+// pairOfMlx5 gives a peer and a connection that binds windows through the
+// interface of extended requests.
+func pairOfMlx5(t *testing.T) (a *end, b *mlx5End) {
+	t.Helper()
+	newFabric(t, nil)
+	a, b = openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newMlx5End()
+	connect(a, b.end)
+	return a, b
+}
+
+// bindInfo is of 500 bytes in the middle of the buffer.
+func (e *end) bindInfo(mr *ibverbs.MR, access ibverbs.AccessFlags) *ibverbs.MWBindInfo {
+	info := &take[ibverbs.MWBindInfo](e.node, 1)[0]
+	*info = ibverbs.MWBindInfo{MR: capi.PtrTo(mr), Addr: addr(e.buf) + 1000, Length: 500, MWAccessFlags: access}
+	return info
+}
+
+func TestWindowsOfType1(t *testing.T) {
+	a, b := pair(t, endConfig{})
+	bindable := b.register(b.buf, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	mw := b.allocMW(ibverbs.IBV_MW_TYPE_1)
+	bind := func(id uint64, info *ibverbs.MWBindInfo, want ibverbs.WCStatus) {
+		t.Helper()
+		arg := &take[ibverbs.MWBind](b.node, 1)[0]
+		*arg = ibverbs.MWBind{WRID: id, SendFlags: ibverbs.IBV_SEND_SIGNALED, BindInfo: *info}
+		if err := ibverbs.BindMW(b.qp, mw, arg); err != nil {
+			t.Fatal(err)
+		}
+		b.waitSend(id, want)
+	}
+	write := func(rkey uint32, off int, want ibverbs.WCStatus) {
+		t.Helper()
+		fill(a.buf[:100], byte(rkey))
+		a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 100}}, remote: addr(b.buf) + uint64(off), rkey: rkey})
+		a.waitSend(1, want)
+		if want == ibverbs.IBV_WC_SUCCESS && !bytes.Equal(b.buf[off:off+100], a.buf[:100]) {
+			t.Error("wrong bytes")
+		}
+	}
+	unbound := mw.RKey
+	bind(10, b.bindInfo(bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE), ibverbs.IBV_WC_SUCCESS)
+	if mw.RKey == unbound {
+		t.Error("the library keeps the key")
+	}
+	write(mw.RKey, 1400, ibverbs.IBV_WC_SUCCESS)
+
+	// Bound again, elsewhere, without being freed: type 2 does not allow that. Any
+	// queue pair of the domain will do.
+	elsewhere := b.bindInfo(bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE)
+	elsewhere.Addr += 3000
+	bind(11, elsewhere, ibverbs.IBV_WC_SUCCESS)
+	write(mw.RKey, 4400, ibverbs.IBV_WC_SUCCESS)
+	c, d := a.node.newEnd(endConfig{}), b.node.newEnd(endConfig{})
+	connect(c, d)
+	c.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 100}}, remote: addr(b.buf) + 4000, rkey: mw.RKey})
+	c.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+
+	// It ends by a binding to nothing.
+	bind(12, &ibverbs.MWBindInfo{}, ibverbs.IBV_WC_SUCCESS)
+	write(mw.RKey, 4400, ibverbs.IBV_WC_REM_ACCESS_ERR)
+}
+
+func TestPeersCannotEndWindowsOfType1(t *testing.T) {
+	a, b := pair(t, endConfig{})
+	bindable := b.register(b.buf, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	mw := b.allocMW(ibverbs.IBV_MW_TYPE_1)
+	arg := &take[ibverbs.MWBind](b.node, 1)[0]
+	*arg = ibverbs.MWBind{WRID: 1, SendFlags: ibverbs.IBV_SEND_SIGNALED, BindInfo: *b.bindInfo(bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE)}
+	if err := ibverbs.BindMW(b.qp, mw, arg); err != nil {
+		t.Fatal(err)
+	}
+	b.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+	b.postRecv(2, piece{0, 8})
+	*a.wr = ibverbs.SendWR{WRID: 3, Opcode: ibverbs.IBV_WR_SEND_WITH_INV, SendFlags: ibverbs.IBV_SEND_SIGNALED}
+	*a.wr.InvalidateRKey() = mw.RKey
+	if err := ibverbs.PostSend(a.qp, a.wr, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(a.bad))); err != nil {
+		t.Fatal(err)
+	}
+	a.waitSend(3, ibverbs.IBV_WC_REM_OP_ERR)
+}
+
+func TestWindowEndsAtHome(t *testing.T) {
+	a, b := pairOfMlx5(t)
+	bindable := b.register(b.buf, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	mw := b.allocMW(ibverbs.IBV_MW_TYPE_2)
+	write := func(rkey uint32, want ibverbs.WCStatus) {
+		t.Helper()
+		a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 100}}, remote: addr(b.buf) + 1000, rkey: rkey})
+		a.waitSend(1, want)
+	}
+	rkey := ibverbs.IncRKey(mw.RKey)
+	for i := range uint64(3) { // invalidated, it can be bound again
+		b.do(10+i, func() { ibverbs.WRBindMW(b.ex, mw, rkey, b.bindInfo(bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE)) })
+		write(rkey, ibverbs.IBV_WC_SUCCESS)
+		b.do(20+i, func() { ibverbs.WRLocalInv(b.ex, rkey) })
+		if i < 2 {
+			rkey = ibverbs.IncRKey(rkey)
+		}
+	}
+	write(rkey, ibverbs.IBV_WC_REM_ACCESS_ERR)
+}
+
+// A window of type 2 belongs to the queue pair that bound it.
+func TestWindowIsOneQueuePairs(t *testing.T) {
+	a, b := pairOfMlx5(t)
+	c, d := a.node.newEnd(endConfig{}), b.node.newMlx5End()
+	connect(c, d.end)
+	bindable := b.register(b.buf, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	mw := b.allocMW(ibverbs.IBV_MW_TYPE_2)
+	rkey := ibverbs.IncRKey(mw.RKey)
+	b.do(10, func() { ibverbs.WRBindMW(b.ex, mw, rkey, b.bindInfo(bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE)) })
+	write := func(e *end, want ibverbs.WCStatus) {
+		t.Helper()
+		e.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 100}}, remote: addr(b.buf) + 1000, rkey: rkey})
+		e.waitSend(1, want)
+	}
+	write(a, ibverbs.IBV_WC_SUCCESS)
+	write(c, ibverbs.IBV_WC_REM_ACCESS_ERR)
+
+	// Another can't end it either.
+	e := b.node.newMlx5End()
+	connect(a.node.newEnd(endConfig{}), e.end)
+	ibverbs.WRStart(e.ex)
+	ibverbs.SetQPExWRID(e.ex, 11)
+	ibverbs.SetQPExWRFlags(e.ex, ibverbs.IBV_SEND_SIGNALED)
+	ibverbs.WRLocalInv(e.ex, rkey)
+	if err := ibverbs.WRComplete(e.ex); err != nil {
+		t.Fatal(err)
+	}
+	e.waitSend(11, ibverbs.IBV_WC_MW_BIND_ERR)
+	write(a, ibverbs.IBV_WC_SUCCESS)
+}
+
+// Bound windows that were not freed stay as they are.
+func TestBoundWindowIsNotBoundAgain(t *testing.T) {
+	_, b := pair(t, endConfig{})
+	bindable := b.register(b.buf, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	mw := b.allocMW(ibverbs.IBV_MW_TYPE_2)
+	rkey := ibverbs.IncRKey(mw.RKey)
+	for i, want := range []ibverbs.WCStatus{ibverbs.IBV_WC_SUCCESS, ibverbs.IBV_WC_MW_BIND_ERR} {
+		*b.wr = ibverbs.SendWR{WRID: uint64(i), Opcode: ibverbs.IBV_WR_BIND_MW, SendFlags: ibverbs.IBV_SEND_SIGNALED}
+		bm := b.wr.BindMW()
+		bm.MW, bm.RKey, bm.BindInfo = capi.PtrTo(mw), rkey, *b.bindInfo(bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE)
+		if err := ibverbs.PostSend(b.qp, b.wr, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(b.bad))); err != nil {
+			t.Fatal(err)
+		}
+		b.waitSend(uint64(i), want)
+	}
+}

@@ -301,6 +301,14 @@ type receiver struct {
 	queue  Receives
 }
 
+// reach appends to spans where n bytes lie that a request names, if it may.
+func (p receiver) reach(spans []dma.Span, r *Request, n uint64, need Access) ([]dma.Span, bool) {
+	if m := p.Device.MR(r.RKey); m == nil || m.QPN != 0 && m.QPN != p.Num {
+		return spans, false
+	}
+	return p.Device.translate(spans, p.memory, r.RKey, r.RemoteAddr, n, need, 0)
+}
+
 // astray is the end of a request that found nobody. SRD says so.
 func astray(from *Origin) outcome {
 	if from.Type == SRD {
@@ -419,7 +427,7 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 // invalidate ends the responder's key that a send names.
 func (p receiver) invalidate(r *Request) (outcome, bool) {
 	m := p.Device.MR(binary.BigEndian.Uint32(r.Imm[:]))
-	if m == nil || m.Free || !m.MayInvalidate || m.PD != p.memory {
+	if m == nil || m.Free || !m.MayInvalidate || m.PD != p.memory || m.QPN != 0 && m.QPN != p.Num {
 		return nak(p.QP, RemoteOperationError, EventQPAccessError), false
 	}
 	m.Free = true
@@ -459,7 +467,7 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 	f.remote = f.remote[:0]
 	if r.Length > 0 {
 		var ok bool
-		if f.remote, ok = p.Device.translate(f.remote, p.memory, r.RKey, r.RemoteAddr, r.Length, RemoteWrite, 0); !ok {
+		if f.remote, ok = p.reach(f.remote, r, r.Length, RemoteWrite); !ok {
 			return nak(p.QP, RemoteAccessError, EventQPAccessError)
 		}
 	}
@@ -484,7 +492,7 @@ func (f *Fabric) read(p receiver, r *Request) outcome {
 		return ended(Success)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translate(f.remote[:0], p.memory, r.RKey, r.RemoteAddr, r.Length, RemoteRead, 0); !ok {
+	if f.remote, ok = p.reach(f.remote[:0], r, r.Length, RemoteRead); !ok {
 		return nak(p.QP, RemoteAccessError, EventQPAccessError)
 	}
 	if o, ok := f.move(p.QP, f.local, f.remote); !ok {
@@ -498,7 +506,7 @@ func (f *Fabric) atomic(p receiver, r *Request) outcome {
 		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translate(f.remote[:0], p.memory, r.RKey, r.RemoteAddr, 8, RemoteAtomic, 0); !ok || len(f.remote) != 1 || f.remote[0].Null {
+	if f.remote, ok = p.reach(f.remote[:0], r, 8, RemoteAtomic); !ok || len(f.remote) != 1 || f.remote[0].Null {
 		return nak(p.QP, RemoteAccessError, EventQPAccessError)
 	}
 	at := f.remote[0].Addr

@@ -53,6 +53,7 @@ type MR struct {
 	Free          bool
 	Window        bool // a memory window: binding it needs a right of what it is bound to
 	MayInvalidate bool
+	QPN           uint32 // the only queue pair through which peers reach it; 0 for all
 }
 
 // maxDepth is how far indirect regions may lead to others.
@@ -119,12 +120,18 @@ func (d *Device) RemoveMR(m *MR) {
 	d.keys.free = append(d.keys.free, i)
 }
 
+// MRAt returns the region whose key has the same index, whatever its variant.
+func (d *Device) MRAt(key uint32) *MR {
+	if i := d.keyIndex(key); int(i) < len(d.keys.regions) {
+		return d.keys.regions[i]
+	}
+	return nil
+}
+
 // MR returns the region of that key, nil if there is none.
 func (d *Device) MR(key uint32) *MR {
-	if i := d.keyIndex(key); int(i) < len(d.keys.regions) {
-		if m := d.keys.regions[i]; m != nil && m.Key == key {
-			return m
-		}
+	if m := d.MRAt(key); m != nil && m.Key == key {
+		return m
 	}
 	return nil
 }

@@ -42,6 +42,8 @@ const (
 	opcodeLocalInval    = 0x1b
 	opcodeUMR           = 0x25
 
+	extendedAtomic8 = 8 | 1 // opcode modifier of masked atomics on 8 bytes
+
 	addressVector   = 48
 	extendedAddress = 1 << 31 // of the vector's QP number word
 	grhInAddress    = 1 << 30 // of its flow label word
@@ -141,10 +143,14 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	}
 	q.sent += blocks
 	r.Opcode = uint8(word0)
+	modifier := uint8(word0 >> 24)
 	r.Signaled = ctrl[11]&cqUpdate != 0
 	r.Solicited = ctrl[11]&solicited != 0
 	copy(r.Imm[:], ctrl[12:])
 	q.decode(r, at, size)
+	if (r.Opcode == opcodeMaskedCompare || r.Opcode == opcodeMaskedAdd) && modifier != extendedAtomic8 && r.Problem == "" {
+		r.Op, r.Problem = fabric.OpInvalid, "operand size"
+	}
 	return true
 }
 

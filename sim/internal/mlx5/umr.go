@@ -17,11 +17,13 @@ const (
 	// flags
 	umrInline    = 1 << 7 // the pieces follow; else a data segment says where they are
 	umrCheckFree = 1 << 5
+	umrCheckQPN  = 1 << 3
 
 	// What of the context counts.
 	umrLen          = 1 << 0
 	umrStart        = 1 << 6
 	umrKey          = 1 << 13
+	umrQPN          = 1 << 14
 	umrLocalWrite   = 1 << 18
 	umrRemoteRead   = 1 << 19
 	umrRemoteWrite  = 1 << 20
@@ -29,6 +31,7 @@ const (
 	umrFree         = 1 << 29
 
 	contextFree = 1 << 6 // of the context's first byte
+	anyQPN      = 0xffffff
 
 	pieceSize    = 16
 	repeatBlock  = 0x400 // instead of a piece's key: a pattern follows
@@ -55,7 +58,8 @@ func (q *QP) ExecuteLocal(r *fabric.Request) fabric.Status {
 	if r.Opcode != opcodeUMR || len(wqe) < umrPieces {
 		return fabric.LocalQPOpError
 	}
-	m := q.Fabric.Device.MR(binary.BigEndian.Uint32(r.Imm[:]))
+	// A key that changes may be named as it is or as it will be.
+	m := q.Fabric.Device.MRAt(binary.BigEndian.Uint32(r.Imm[:]))
 	if m == nil || !m.Indirect || m.PD != q.Fabric.PD {
 		return fabric.BindError
 	}
@@ -70,7 +74,7 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 	be := binary.BigEndian
 	flags, mask := wqe[umrControl], be.Uint64(wqe[umrControl+8:])
 	context := wqe[umrContext:]
-	if flags&umrCheckFree != 0 && !m.Free {
+	if flags&umrCheckFree != 0 && !m.Free || flags&umrCheckQPN != 0 && m.QPN != q.Fabric.Num {
 		return false
 	}
 	if mask&umrLen != 0 {
@@ -97,6 +101,11 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 	}
 	if mask&umrKey != 0 {
 		m.Key = m.Key&^0xff | uint32(context[7])
+	}
+	if mask&umrQPN != 0 {
+		if m.QPN = be.Uint32(context[4:]) >> 8; m.QPN == anyQPN {
+			m.QPN = 0
+		}
 	}
 	if mask&umrFree != 0 {
 		m.Free = context[0]&contextFree != 0
