@@ -5,7 +5,7 @@ GO ?= go
 # Tests of one package at a time: two cores and a virtual machine share badly.
 RXE = $(GO) test -race -p 1 -count=1 -timeout 10m -exec $(CURDIR)/bin/rdmavm
 
-.PHONY: help demo test test-rxe test-vm generate check clean go cgo runtime headers vm rdmavm
+.PHONY: help demo test test-foreign test-debian test-rxe test-vm generate check clean go cgo runtime headers programs vm rdmavm preload
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -16,6 +16,15 @@ demo: rdmavm runtime ## copy a file between two processes by RDMA, on a real dev
 
 test: go cgo runtime ## run every test, on emulated devices where there are no others
 	@.ci/test ./...
+
+test-foreign: preload programs ## run rdma-core's programs, its test suite and perftest on emulated devices
+	RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so RDMA_TEST_REQUIRE=1 $(GO) test -count=1 -timeout 10m ./sim/internal/foreign
+
+SUITE ?= trixie
+test-debian: preload ## run the tests on emulated devices with the rdma-core of another Debian: SUITE=trixie; needs root
+	.ci/debian $(SUITE) dpkg-query -W -f 'rdma-core $${Version}\n' libibverbs1
+	RDMA_TEST_DEVICE=sim RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so \
+	.ci/test -p 1 -count=1 -exec '$(CURDIR)/.ci/debian $(SUITE)' ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/
 
 test-rxe: rdmavm runtime ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
 	$(RXE) ./rdma/ ./rdma/raw/ ./backends/... ./cmd/rdmainfo/ ./examples/...
@@ -41,6 +50,12 @@ cgo: go
 
 runtime:
 	@.ci/need "rdma-core's libraries, loaded when a program first uses RDMA" libibverbs1 ibverbs-providers librdmacm1
+
+programs:
+	@.ci/need "programs that emulated devices are tested with" ibverbs-utils perftest python3-pyverbs
+
+preload: cgo
+	@$(GO) build -buildmode=c-shared -o bin/libsim.so ./sim/preload
 
 headers:
 	@.ci/need "the bindings are compared with the C headers" libibverbs-dev librdmacm-dev
