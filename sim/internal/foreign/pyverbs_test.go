@@ -27,6 +27,7 @@ var suiteRuns = []struct {
 	device string
 	pass   int // at least so many
 	cause  map[string]string
+	newer  map[string]string // in suites after Debian 12's, which is rdma-core 44's
 }{
 	{"sim_mlx5_0", 105, map[string]string{
 		"test_mlx5_dm_ops.Mlx5DmOpAddresses.test_dm_atomic_ops":                    deviceMemory,
@@ -41,8 +42,11 @@ var suiteRuns = []struct {
 		"test_odp.OdpTestCase.test_odp_sync_prefetch_rc_traffic":                   advice,
 		"test_cq.CQTest.test_resize_cq":                                            "a queue can be made smaller than what is in it",
 		"test_qpex.QpExTestCase.test_full_rq_bad_flow":                             "the queried length of a receive queue is the one ordered, not the one made",
+	}, map[string]string{
+		"test_device.DeviceTest.test_get_pkey_index": "the suite reads below /sys, where there are no emulated devices",
+		"test_mlx5_dc.DCTest.test_dc_atomic":         "the suite posts as many atomics as the device says that DC can, and it says nothing",
 	}},
-	{"sim_efa_0", 55, nil},
+	{"sim_efa_0", 55, nil, nil},
 }
 
 const (
@@ -72,7 +76,7 @@ func TestPyverbs(t *testing.T) {
 			}
 			failed := slices.Concat(results["FAIL"], results["ERROR"])
 			for _, name := range failed {
-				if why := c.cause[name]; why != "" {
+				if why := c.cause[name] + c.newer[name]; why != "" {
 					t.Logf("%s: %s", name, why)
 				} else {
 					t.Errorf("%s fails:\n%s", name, failure(out, name))
