@@ -4,11 +4,15 @@ package sim_test
 
 import (
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
+
+// The same in C, on the same devices, is perftest's ib_write_bw and others with
+// package preload's library.
 
 // benchPair is pair for a benchmark.
 func benchPair(b *testing.B, depth uint32) (x, y *end) {
@@ -82,6 +86,72 @@ func BenchmarkWrite64KiB(b *testing.B) {
 func BenchmarkWriteLatency(b *testing.B) {
 	x, y := benchPair(b, 64)
 	x.run(b, x.writes(y, 1, 8), 1, 1)
+}
+
+func BenchmarkWrite1MiB(b *testing.B) {
+	const size, window = 1 << 20, 16
+	x, y := benchPair(b, 64)
+	for _, e := range []*end{x, y} {
+		arena, err := capi.NewArena(size + 1<<16)
+		if err != nil {
+			b.Fatal(err)
+		}
+		e.later(arena.Close)
+		if e.buf, err = capi.Make[byte](arena, size); err != nil {
+			b.Fatal(err)
+		}
+		e.mr = e.register(e.buf, allAccess)
+	}
+	b.SetBytes(size)
+	x.run(b, x.writes(y, 1, size), 1, window)
+}
+
+// BenchmarkPost reports as ns/post what the program's own side of a write
+// costs: libmlx5 and the call of it, when the queue has room.
+func BenchmarkPost(b *testing.B) {
+	const n = 64
+	x, y := benchPair(b, n)
+	chain, wcs := x.writes(y, n, 8), take[ibverbs.WC](x.node, n)
+	var posted int
+	var spent time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		if err := ibverbs.PostSend(x.qp, chain, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(x.bad))); err != nil {
+			b.Fatal(err)
+		}
+		spent += time.Since(begin)
+		posted += n
+		for left := n; left > 0; {
+			got, err := ibverbs.PollCQ(x.scq, n, &wcs[0])
+			if err != nil {
+				b.Fatal(err)
+			}
+			left -= got
+		}
+	}
+	b.ReportMetric(float64(spent.Nanoseconds())/float64(posted), "ns/post")
+}
+
+// BenchmarkQP makes a queue pair, takes it to RTS, and destroys it.
+func BenchmarkQP(b *testing.B) {
+	newFabric(b, nil)
+	n := openNode(b, "sim_mlx5_0")
+	peer := n.newEnd(endConfig{})
+	e := &end{node: n, scq: n.createCQ(64, nil)}
+	init := &take[ibverbs.QPInitAttr](n, 1)[0]
+	*init = ibverbs.QPInitAttr{SendCQ: capi.PtrTo(e.scq), RecvCQ: capi.PtrTo(e.scq), QPType: ibverbs.IBV_QPT_RC,
+		Cap: ibverbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	for b.Loop() {
+		var err error
+		if e.qp, err = ibverbs.CreateQP(n.pd, init); err != nil {
+			b.Fatal(err)
+		}
+		e.toRTR(peer)
+		e.toRTS()
+		if err := ibverbs.DestroyQP(e.qp); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 func BenchmarkRegister(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,41 @@ func Example_failedRequest() {
 	// true
 }
 
+// A device is unplugged under a program that waits for a message. The wait ends,
+// and so does what comes later; the device is not there any more.
+func Example_removedDevice() {
+	w, err := newWorld(nil)
+	defer w.close()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	dev, err := w.fabric.Device("sim_mlx5_1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	recv, err := w.b.qp.StartRecv(w.ctx, w.b.mem.View())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(dev.Remove())
+	var event *rdma.EventError
+	fmt.Println(errors.As(recv.Wait(w.ctx), &event) && event.Event.Type == rdma.EventDeviceFatal)
+	_, err = w.b.dom.CreateQP(nil)
+	fmt.Println(errors.Is(err, syscall.EIO))
+	fmt.Println(rdma.Refresh())
+	_, err = rdma.Open("sim_mlx5_1", nil)
+	fmt.Println(errors.Is(err, rdma.ErrNoDevice))
+	// It prints:
+	// <nil>
+	// true
+	// true
+	// <nil>
+	// true
+}
+
 // Examples run where there is rdma-core to run them on.
 func TestExamples(t *testing.T) {
 	_, err := rdma.Devices()
@@ -99,6 +135,7 @@ func TestExamples(t *testing.T) {
 		{Example_portFlap, "<nil>\n<nil>\n<nil>\n"},
 		{Example_rnrStorm, "<nil>\n<nil>\n5 refusals\n"},
 		{Example_failedRequest, "true\n"},
+		{Example_removedDevice, "<nil>\ntrue\ntrue\n<nil>\ntrue\n"},
 	} {
 		if got := printed(t, c.example); got != c.want {
 			t.Errorf("printed %q, want %q", got, c.want)
