@@ -13,6 +13,7 @@ type flight struct {
 	awaitingSlot uint32        // of that process
 	since        time.Duration // when an answer was first missed; 0 if none is
 	until        time.Duration // not to be tried again before
+	result       *outcome      // how it ends once those before it have
 }
 
 // launch takes the next posted request, nil if there is none.
@@ -55,10 +56,13 @@ func (q *QP) flushSends() (n int) {
 const reorderSpan = 200 * time.Microsecond
 
 // next returns the request that is to be tried next, nil if there is none
-// whose time has come. A queue pair that keeps order has one at a time.
+// whose time has come.
 func (q *QP) next(now time.Duration) *flight {
 	f := q.Device.fabric
-	if q.Type != SRD {
+	if q.Type.ordered() {
+		return q.nextInOrder(now)
+	}
+	if q.Type != SRD { // one at a time
 		if len(q.flights) == 0 && q.launch() == nil || !q.ready(q.flights[0], now) {
 			return nil
 		}
@@ -87,6 +91,39 @@ func (q *QP) next(now time.Duration) *flight {
 		return nil
 	}
 	return ready[f.Reorder(len(ready))]
+}
+
+// How much may be under way to another process.
+const (
+	maxFlights     = 16
+	maxFlightBytes = 4 << 20
+)
+
+// nextInOrder is next for queue pairs that keep order. While another process
+// has requests to answer, those behind them go out too.
+func (q *QP) nextInOrder(now time.Duration) *flight {
+	bytes, fetches := uint64(0), 0
+	for i := range maxFlights {
+		if i == len(q.flights) && q.launch() == nil {
+			return nil
+		}
+		t := q.flights[i]
+		fetch := t.Op == OpRead || t.Op.isAtomic()
+		bytes += t.Length
+		if fetch {
+			fetches++
+		}
+		if t.awaiting != 0 {
+			continue
+		}
+		mayFollow := t.result == nil && !t.Fence && (fetch || t.Op == OpSend || t.Op == OpWrite) &&
+			bytes <= maxFlightBytes && (!fetch || fetches <= int(q.Attr.MaxRdAtomic))
+		if i > 0 && !mayFollow || !q.ready(t, now) {
+			return nil
+		}
+		return t
+	}
+	return nil
 }
 
 // ready reports whether a request can be tried now. If it will be later the

@@ -74,6 +74,10 @@ type QP struct {
 	flights []*flight // in the order of posting
 	landed  []*flight // to use again
 	recv    Receive
+
+	// A responder that did not take a request takes none behind it, which may be on
+	// their way already, until that one comes again.
+	skipping bool
 }
 
 // Modify changes the attributes that mask names, and perhaps the state. next
@@ -172,7 +176,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.route.port, q.flights, q.Attr = nil, nil, q.initial()
+		q.route.port, q.flights, q.skipping, q.Attr = nil, nil, false, q.initial()
 	}
 	q.State = s
 	if s == StateSQD && from == StateRTS {

@@ -27,6 +27,7 @@ type Message struct {
 type Header struct {
 	ID       uint64 // chosen by the requester's queue pair
 	IsAnswer bool
+	Resume   bool   // a request that comes again, before those that were skipped with it
 	AnswerTo uint32 // the requester's slot
 
 	// Where it goes: a port of that link layer and address, and a queue pair.
@@ -79,6 +80,7 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 			return ended(LocalProtectionError)
 		}
 	}
+	m.Resume = q.Type.ordered() && r == &q.flights[0].Request && r.Attempts > 0
 	f.lastID++
 	m.ID = f.lastID
 	m.AnswerTo = f.Slot
@@ -111,9 +113,19 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 		data = make([]byte, r.Length)
 	}
 	o := outcome{answer: dead}
-	if d != nil {
+	var peer *QP
+	if d != nil && m.Origin.Type.ordered() {
+		peer = d.QP(m.QPN)
+	}
+	switch {
+	case peer != nil && peer.skipping && !m.Resume:
+		o.answer = silence
+	case d != nil:
 		f.local = spanOf(f.local[:0], data)
 		o = f.deliver(d, p, m.QPN, &m.Origin, &r)
+	}
+	if peer != nil {
+		peer.skipping = o.answer == notReady || o.answer == silence
 	}
 	if m.Origin.Type.reliable() {
 		a := &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN,
@@ -159,6 +171,10 @@ func (f *Fabric) answered(q *QP, m *Message) {
 	runtime.KeepAlive(m)
 	if o.answer == answered || q.persist(t, &o) {
 		q.end(t, &o)
+	} else if q.Type.ordered() {
+		for _, behind := range q.flights[i+1:] {
+			behind.awaiting = 0 // it was skipped
+		}
 	}
 }
 
@@ -168,7 +184,7 @@ func (f *Fabric) Lost(slot uint32) {
 	defer f.Unlock()
 	for _, q := range f.qps {
 		for _, t := range slices.Clone(q.flights) {
-			if t.awaiting != 0 && t.awaitingSlot == slot {
+			if t.awaiting != 0 && t.awaitingSlot == slot && slices.Contains(q.flights, t) { // not flushed with another
 				q.end(t, &outcome{status: RetryExceeded})
 			}
 		}

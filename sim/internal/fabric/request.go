@@ -38,6 +38,7 @@ type Request struct {
 	Invalidate bool    // the receiver's key, named by Imm
 	Signaled   bool    // completes visibly when it succeeds
 	Solicited  bool
+	Fence      bool // waits for those before it
 
 	RemoteAddr uint64
 	RKey       uint32

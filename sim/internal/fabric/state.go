@@ -30,6 +30,10 @@ func (t QPType) reliable() bool { return t == RC || t == SRD || t == DCI || t ==
 // datagram reports whether each request says where it goes.
 func (t QPType) datagram() bool { return t == UD || t == SRD || t == DCI }
 
+// ordered reports whether requests are executed and end in the order of posting,
+// at one peer.
+func (t QPType) ordered() bool { return t == RC || t == XRCSend }
+
 // hears reports whether a queue pair takes what one of another type sends.
 func (t QPType) hears(from QPType) bool {
 	switch from {

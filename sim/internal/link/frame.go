@@ -19,7 +19,7 @@ type prefix struct {
 
 const (
 	magic   = 0x6d697367 // "gsim"
-	version = 2
+	version = 3
 
 	maxPayload = 1 << 30
 )

@@ -115,8 +115,8 @@ func (n *Node) Send(slot uint32, m *fabric.Message) {
 	}
 }
 
-// peer sends to one process. What it is to send is not bounded here, but there
-// is at most one request and one answer for each queue pair.
+// peer sends to one process. What it is to send is not bounded here, but each
+// queue pair bounds what it has under way.
 type peer struct {
 	node  *Node
 	slot  uint32

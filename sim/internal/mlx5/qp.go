@@ -25,6 +25,7 @@ const (
 	maxWQE        = 63 * segment // the size field has six bits
 	cqUpdate      = 2 << 2
 	solicited     = 1 << 1
+	fenceModes    = 7 << 5
 	inlineSegment = 1 << 31
 	invalidLKey   = 0x100 // ends a receive element's list
 
@@ -146,6 +147,7 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	modifier := uint8(word0 >> 24)
 	r.Signaled = ctrl[11]&cqUpdate != 0
 	r.Solicited = ctrl[11]&solicited != 0
+	r.Fence = ctrl[11]&fenceModes != 0
 	copy(r.Imm[:], ctrl[12:])
 	q.decode(r, at, size)
 	if (r.Opcode == opcodeMaskedCompare || r.Opcode == opcodeMaskedAdd) && modifier != extendedAtomic8 && r.Problem == "" {

@@ -1,0 +1,148 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// remotePair is a connection between two processes whose messages a test
+// delivers.
+type remotePair struct {
+	a, b     *Fabric
+	qa, qb   *queues
+	from, to *QP
+	out, in  wire
+}
+
+func newRemotePair(t *testing.T, typ QPType) *remotePair {
+	t.Helper()
+	p := &remotePair{a: New(newDevice(1), newDevice(2)), b: New(newDevice(1), newDevice(2)), qa: new(queues), qb: new(queues)}
+	p.a.Link, p.a.Slot, p.b.Link, p.b.Slot = &p.out, 1, &p.in, 2
+	p.from, p.to = newQP(t, p.a.devices[0], typ, p.qa), newQP(t, p.b.devices[1], typ, p.qb)
+	setUp(t, p.from, p.to, 0)
+	setUp(t, p.to, p.from, 0)
+	p.to.Attr.MinRNRTimer = shortestRNR
+	return p
+}
+
+// carry delivers up to n messages to either side.
+func (p *remotePair) carry(w *wire, f *Fabric, n int) {
+	for ; n > 0 && len(*w) > 0; n-- {
+		m := (*w)[0]
+		*w = (*w)[1:]
+		f.Deliver(m)
+	}
+}
+
+func TestRequestsFollowBeforeAnAnswer(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = make([]Request, 40)
+	for i := range p.qa.posted {
+		p.qa.posted[i].Op = OpWrite
+	}
+	p.a.Step()
+	if len(p.out) != maxFlights {
+		t.Errorf("%d requests are under way, want %d", len(p.out), maxFlights)
+	}
+	for range 10 {
+		p.carry(&p.out, p.b, 100)
+		p.carry(&p.in, p.a, 100)
+		p.a.Step()
+	}
+	if len(p.qa.sent) != 40 {
+		t.Errorf("%d ended, want 40", len(p.qa.sent))
+	}
+}
+
+func TestWhatMayNotFollow(t *testing.T) {
+	for name, c := range map[string]struct {
+		requests []Request
+		want     int // under way at once
+	}{
+		"a fence":              {[]Request{{Op: OpWrite}, {Op: OpWrite}, {Op: OpWrite, Fence: true}}, 2},
+		"more reads than 1":    {[]Request{{Op: OpRead}, {Op: OpWrite}, {Op: OpRead}, {Op: OpWrite}}, 2},
+		"a local request":      {[]Request{{Op: OpWrite}, {Op: OpLocal}, {Op: OpWrite}}, 1},
+		"behind an error":      {[]Request{{Op: OpWrite}, {Op: OpWrite, Length: 8, SGL: []SGE{{Len: 8, LKey: 1}}}, {Op: OpWrite}}, 1},
+		"much data":            {[]Request{{Op: OpWrite}, {Op: OpRead, Length: maxFlightBytes + 1}}, 1},
+		"nothing, and so all":  {[]Request{{Op: OpWrite}, {Op: OpSend}, {Op: OpRead}}, 3},
+		"the first, in no way": {[]Request{{Op: OpWrite, Fence: true}}, 1},
+	} {
+		p := newRemotePair(t, RC)
+		p.qa.posted = c.requests
+		p.a.Step()
+		if len(p.out) != c.want {
+			t.Errorf("%s: %d requests are under way, want %d", name, len(p.out), c.want)
+		}
+		if len(p.qa.sent) != 0 {
+			t.Errorf("%s: %v before an answer", name, p.qa.sent)
+		}
+	}
+}
+
+// Whatever is late or not ready, messages arrive in order and once.
+func TestOrderIsKeptBetweenProcesses(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		p := newRemotePair(t, RC)
+		n := 1 + r.IntN(60)
+		for i := range n {
+			q := Request{Op: OpSend, HasImm: true}
+			binary.BigEndian.PutUint32(q.Imm[:], uint32(i))
+			q.Fence = r.IntN(10) == 0
+			p.qa.posted = append(p.qa.posted, q)
+		}
+		posted := 0
+		for deadline := time.Now().Add(20 * time.Second); len(p.qa.sent) < n; {
+			if time.Now().After(deadline) {
+				t.Fatalf("seed %d: %d of %d ended, %d received", seed, len(p.qa.sent), n, len(p.qb.got))
+			}
+			switch r.IntN(5) {
+			case 0:
+				for range r.IntN(5) {
+					if posted < n {
+						p.qb.recvs = append(p.qb.recvs, Receive{})
+						posted++
+					}
+				}
+			case 1:
+				p.carry(&p.out, p.b, r.IntN(10))
+			case 2:
+				p.carry(&p.in, p.a, r.IntN(10))
+			case 3:
+				p.a.Step()
+			case 4:
+				port := p.b.devices[1].Ports[0]
+				port.Up = !port.Up || r.IntN(10) > 0
+			}
+		}
+		if i := slices.IndexFunc(p.qa.sent, func(st Status) bool { return st != Success }); i >= 0 {
+			t.Fatalf("seed %d: request %d ends with %v", seed, i, p.qa.sent[i])
+		}
+		for i, a := range p.qb.got {
+			if got := binary.BigEndian.Uint32(a.Imm[:]); int(got) != i {
+				t.Fatalf("seed %d: message %d is the %d-th", seed, got, i)
+			}
+		}
+		if len(p.qb.got) != n {
+			t.Fatalf("seed %d: %d received, want %d", seed, len(p.qb.got), n)
+		}
+	}
+}
+
+// A peer that dies leaves one error, and the rest flushed.
+func TestRequestsToALostProcess(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = make([]Request, 20)
+	for i := range p.qa.posted {
+		p.qa.posted[i].Op = OpWrite
+	}
+	p.a.Step()
+	p.a.Lost(2)
+	want := append([]Status{RetryExceeded}, slices.Repeat([]Status{FlushError}, 19)...)
+	if !slices.Equal(p.qa.sent, want) {
+		t.Errorf("ended with %v", p.qa.sent)
+	}
+}
