@@ -19,15 +19,7 @@ func TestOperationBeyond4GiB(t *testing.T) {
 	const piece = 32 << 20
 	const size = 4<<30 + piece
 	a, b := connectedPair(t, nil)
-	register := func(s *side) *rdma.Memory {
-		m, err := s.dom.RegisterForeign(aliased(t, size, piece), size, &rdma.MemoryConfig{Access: allRemote})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { check(t, m.Close()) })
-		return m
-	}
-	from, to := register(a), register(b)
+	from, to := registerAliased(t, a.dom, size, piece), registerAliased(t, b.dom, size, piece)
 	first, target := slice(t, from, 0, piece), slice(t, to, 0, piece)
 	check(t, first.Do(func(b []byte) error {
 		for i := range b {
@@ -48,11 +40,7 @@ func TestOperationsAt4GiB(t *testing.T) {
 	const piece = 32 << 20
 	const size = 4<<30 + piece
 	a, b := connectedPair(t, &rdma.QPConfig{Config: rdma.Config{MaxMessage: 10000}})
-	large, err := b.dom.RegisterForeign(aliased(t, size, piece), size, &rdma.MemoryConfig{Access: allRemote})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { check(t, large.Close()) }()
+	large := registerAliased(t, b.dom, size, piece)
 	own, _ := newBatchSide(t, b.dev.Name(), nil)
 	if n, err := own.qp.Batch().Send(large.View(), 1).Post(); n != 0 || err == nil {
 		t.Errorf("an SGE of %d bytes was posted", large.Size())

@@ -129,15 +129,7 @@ func TestMemoryOfAnotherDomainIsRefused(t *testing.T) {
 func TestRealMemoryOfMoreThan4GiB(t *testing.T) {
 	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
 	const size, piece = 5 << 30, 64 << 20
-	addr := aliased(t, size, piece)
-	m, err := dom.RegisterForeign(addr, size, &rdma.MemoryConfig{Access: allRemote})
-	if errors.Is(err, syscall.ENOMEM) {
-		rdmatest.Skip(t, "needs an unlimited RLIMIT_MEMLOCK (make test-rxe has it): "+err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, m.Close()) })
+	m := registerAliased(t, dom, size, piece)
 	last, err := m.Slice(size-1, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +147,21 @@ func TestRealMemoryOfMoreThan4GiB(t *testing.T) {
 	if r := m.Remote(); r.Size != size {
 		t.Errorf("remote %+v", r)
 	}
+}
+
+// registerAliased registers size bytes that are aliases of the same piece. It
+// skips the test where the user may not lock as much.
+func registerAliased(t *testing.T, dom *rdma.Domain, size, piece uintptr) *rdma.Memory {
+	t.Helper()
+	m, err := dom.RegisterForeign(aliased(t, size, piece), uint64(size), &rdma.MemoryConfig{Access: allRemote})
+	if errors.Is(err, syscall.ENOMEM) {
+		rdmatest.Skip(t, "needs an unlimited RLIMIT_MEMLOCK (make test-rxe has it): "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, m.Close()) })
+	return m
 }
 
 // aliased returns the address of size bytes of address space that are the same
