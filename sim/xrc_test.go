@@ -188,6 +188,20 @@ func TestExtendedConnections(t *testing.T) {
 	}
 }
 
+// Programs set what concerns the other direction too, as for a connection of
+// both.
+func TestExtendedConnectionsIgnoreTheOtherDirection(t *testing.T) {
+	newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	domain := nb.mustOpenXRCD()
+	from, to := na.newXRCSender(), nb.newXRCReceiver(domain)
+	connect(from, to)
+	q := nb.newXRCQueue(domain, nb.pd)
+	nb.postSRQ(q, nb.mr, 1, piece{0, 10})
+	from.postXRC(q.num, request{id: 2, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
+	from.waitSend(2, ibverbs.IBV_WC_SUCCESS)
+}
+
 func TestExtendedConnectionsStayInTheirDomain(t *testing.T) {
 	newFabric(t, nil)
 	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")

@@ -87,6 +87,7 @@ func (q *QP) Modify(next *Attr, state State, mask Mask) error {
 	if mask&MaskState == 0 {
 		state = from
 	}
+	mask &^= ignored[q.Type]
 	if !allowed(q.Type, from, state, mask) {
 		return syscall.EINVAL
 	}

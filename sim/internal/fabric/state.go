@@ -149,13 +149,15 @@ func init() {
 	transitions[SRD] = srd
 }
 
-// The ends of an extended connection need what concerns their direction.
+// ignored are the attributes that concern the direction which an end of an
+// extended connection does not have. Programs set them all the same.
+var ignored = map[QPType]Mask{
+	XRCSend: MaskMaxDestRdAtomic | MaskMinRNRTimer,
+	XRCRecv: MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic,
+}
+
 func init() {
-	const (
-		sends    = MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic
-		receives = MaskMaxDestRdAtomic | MaskMinRNRTimer
-	)
-	for t, other := range map[QPType]Mask{XRCSend: receives, XRCRecv: sends} {
+	for t, other := range ignored {
 		transitions[t] = make(map[transition]attrs)
 		for tr, a := range transitions[RC] {
 			transitions[t][tr] = attrs{a.required &^ other, a.optional &^ other}

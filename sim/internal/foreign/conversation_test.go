@@ -136,6 +136,8 @@ var perftests = []conversation{
 	{program: "ib_send_bw", args: "-c UD", device: mlx5},
 	{program: "ib_send_lat", args: "-c UD", device: mlx5},
 	{program: "ib_send_bw", args: "-c DC", device: mlx5},
+	{program: "ib_send_bw", args: "-c XRC", device: mlx5},
+	{program: "ib_write_bw", args: "-c XRC", device: mlx5},
 
 	{program: "ib_send_bw", args: "-c SRD", device: efa},
 	{program: "ib_send_bw", args: "-c SRD -q 4", device: efa},
@@ -145,7 +147,6 @@ var perftests = []conversation{
 	{program: "ib_read_bw", args: "-c SRD", device: efa, complaint: "Couldn't post send", cause: "perftest reads by ibv_post_send, which libefa does not take", version: "6.06"},
 	{program: "ib_write_bw", args: "-c SRD", device: efa, complaint: "SRD connection only possible in SEND/READ verbs", cause: "perftest does not write by SRD", version: "6.06"},
 	{program: "ib_send_bw", args: "-c SRD -e", device: efa, complaint: "SRD does not support events", cause: "perftest does not wait for events of SRD", version: "6.06"},
-	{program: "ib_send_bw", args: "-c XRC", device: mlx5, complaint: "Failed to modify QP", cause: "a queue pair for XRC refuses what perftest sets on the way to RTR"},
 	{program: "ib_write_bw", args: "-R", device: mlx5, complaint: "rdma_create_event_channel failed", cause: "/dev/infiniband/rdma_cm is not emulated"},
 }
 
