@@ -126,6 +126,9 @@ func TestCompletionErrorText(t *testing.T) {
 	if !errors.Is(flush, first) || !errors.Is(closed, os.ErrClosed) {
 		t.Error("a flushed request does not point at its cause")
 	}
+	if strings.Contains(closed.Error(), "vendor") {
+		t.Errorf("text %q speaks of a vendor's code that is not there", closed)
+	}
 	// Every status that the library knows has a name and a meaning.
 	for s := WCSuccess; s <= WCTMRndvIncomplete; s++ {
 		if strings.Contains(s.String(), "IBV") || strings.ContainsAny(s.String(), "0123456789") || s.Meaning() == "" {

@@ -54,30 +54,30 @@ type WCStatus uint32
 // The statuses there are. WCWRFlushErr means that the queue pair was in state
 // ERR before the device came to the request.
 const (
-	WCSuccess WCStatus = iota
-	WCLocLenErr
-	WCLocQPOpErr
-	WCLocEECOpErr
-	WCLocProtErr
-	WCWRFlushErr
-	WCMWBindErr
-	WCBadRespErr
-	WCLocAccessErr
-	WCRemInvReqErr
-	WCRemAccessErr
-	WCRemOpErr
-	WCRetryExcErr
-	WCRNRRetryExcErr
-	WCLocRDDViolErr
-	WCRemInvRDReqErr
-	WCRemAbortErr
-	WCInvEECNErr
-	WCInvEECStateErr
-	WCFatalErr
-	WCRespTimeoutErr
-	WCGeneralErr
-	WCTMErr
-	WCTMRndvIncomplete
+	WCSuccess          WCStatus = iota // success
+	WCLocLenErr                        // a message does not fit the memory or the path
+	WCLocQPOpErr                       // the device cannot carry out the request
+	WCLocEECOpErr                      // end-to-end context failed here
+	WCLocProtErr                       // local memory is not registered for this in the domain
+	WCWRFlushErr                       // flushed, not carried out
+	WCMWBindErr                        // memory window cannot be bound
+	WCBadRespErr                       // unexpected response of the peer
+	WCLocAccessErr                     // a peer's write failed on memory here
+	WCRemInvReqErr                     // the peer found the request invalid
+	WCRemAccessErr                     // the peer's memory is not registered for this
+	WCRemOpErr                         // the peer could not carry out the request
+	WCRetryExcErr                      // the peer does not answer
+	WCRNRRetryExcErr                   // the peer has no receive posted
+	WCLocRDDViolErr                    // reliable datagram domain differs here
+	WCRemInvRDReqErr                   // the peer found the reliable datagram request invalid
+	WCRemAbortErr                      // the peer aborted the request
+	WCInvEECNErr                       // invalid end-to-end context number
+	WCInvEECStateErr                   // invalid end-to-end context state
+	WCFatalErr                         // the transport failed for good
+	WCRespTimeoutErr                   // no response in time
+	WCGeneralErr                       // the transport failed
+	WCTMErr                            // tag matching failed
+	WCTMRndvIncomplete                 // rendezvous not completed by the device
 )
 
 // wcMeanings are what the statuses mean, in a few words.
@@ -154,7 +154,7 @@ func (wc *WC) Err() error {
 // CompletionError is how a request failed.
 type CompletionError struct {
 	Status    WCStatus
-	VendorErr uint32 // the vendor's code; only the vendor knows its meaning
+	VendorErr uint32 // the vendor's code, 0 if there is none; only the vendor knows its meaning
 	Opcode    Opcode // what the request was
 	QPN       uint32 // the number of the local queue pair
 	Device    string
@@ -167,8 +167,10 @@ type CompletionError struct {
 // Error returns text such as "rdma: write on rxe0 QP 0x11: REM_ACCESS_ERR (the
 // peer's memory is not registered for this), vendor error 0x88".
 func (e *CompletionError) Error() string {
-	s := fmt.Sprintf("rdma: %s on %s QP %#x: %s (%s), vendor error %#x",
-		e.Opcode, e.Device, e.QPN, e.Status, e.Status.Meaning(), e.VendorErr)
+	s := fmt.Sprintf("rdma: %s on %s QP %#x: %s (%s)", e.Opcode, e.Device, e.QPN, e.Status, e.Status.Meaning())
+	if e.VendorErr != 0 {
+		s += fmt.Sprintf(", vendor error %#x", e.VendorErr)
+	}
 	switch e.Cause {
 	case nil:
 	case os.ErrClosed: // whose text speaks of files
