@@ -5,38 +5,60 @@ GO ?= go
 # Tests of one package at a time: two cores and a virtual machine share badly.
 RXE = $(GO) test -race -p 1 -count=1 -timeout 10m -exec $(CURDIR)/bin/rdmavm
 
-.PHONY: help demo test test-foreign test-debian test-rxe test-vm generate check clean go cgo runtime headers programs vm rdmavm preload
+.PHONY: help demo test test-foreign test-debian test-rxe test-vm generate check clean go rdmavm preload
+
+# Debian packages, and what they are for.
+COMPILER = gcc libc6-dev
+RUNTIME = libibverbs1 ibverbs-providers librdmacm1
+HEADERS = libibverbs-dev librdmacm-dev
+PROGRAMS = ibverbs-utils perftest python3-pyverbs
+MACHINE = $(if $(wildcard /sys/class/infiniband/*),,qemu-system-x86)
+need = @.ci/need
+export GO
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: rdmavm runtime ## copy a file between two processes by RDMA, on a real device or in a virtual machine
+demo: go ## copy a file between two processes by RDMA, on a real device or in a virtual machine
+	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(MACHINE)
+	@$(MAKE) -s rdmavm
 	@$(GO) build -o bin/filecopy ./examples/filecopy
+	@[ -z "$(MACHINE)" ] || echo "no RDMA device here: Soft-RoCE in a virtual machine stands in, which is slow where the CPU is emulated"
 	@bin/rdmavm bin/filecopy demo
 
-test: go cgo runtime ## run every test, on emulated devices where there are no others
+test: go ## run every test, on emulated devices where there are no others
+	$(need) "a C compiler for cgo and the race detector, and rdma-core" $(COMPILER) $(RUNTIME)
 	@.ci/test ./...
 
-test-foreign: preload programs ## run rdma-core's programs, its test suite and perftest on emulated devices
+test-foreign: go ## run rdma-core's programs, its test suite and perftest on emulated devices
+	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(PROGRAMS)
+	@$(MAKE) -s preload
 	RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so RDMA_TEST_REQUIRE=1 $(GO) test -count=1 -timeout 10m ./sim/internal/foreign
 
 SUITE ?= trixie
-test-debian: preload ## run the tests on emulated devices with the rdma-core of another Debian: SUITE=trixie; needs root
+test-debian: go ## run the tests on emulated devices with the rdma-core of another Debian: SUITE=trixie; needs root
+	$(need) "a C compiler for cgo and the race detector" $(COMPILER)
+	@$(MAKE) -s preload
 	.ci/debian $(SUITE) dpkg-query -W -f 'rdma-core $${Version}\n' libibverbs1
 	RDMA_TEST_DEVICE=sim RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so \
 	.ci/test -p 1 -count=1 -exec '$(CURDIR)/.ci/debian $(SUITE)' ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/
 
-test-rxe: rdmavm runtime ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
+test-rxe: go ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
+	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(MACHINE)
+	@$(MAKE) -s rdmavm
 	$(RXE) ./rdma/ ./rdma/raw/ ./backends/... ./cmd/rdmainfo/ ./examples/...
 
-test-vm: rdmavm ## test the virtual machine's runner itself: panics, hangs, lost guests
+test-vm: go ## test the virtual machine's runner itself: panics, hangs, lost guests
+	$(need) "a C compiler and the virtual machine that is tested" $(COMPILER) qemu-system-x86
+	@$(MAKE) -s rdmavm
 	@bin/rdmavm -fetch-kernel
 	$(GO) test -race -count=1 ./internal/rdmavm/
 
 generate: go ## refresh zz_generated/ from the snapshots
 	$(GO) generate ./...
 
-check: go cgo headers ## formatting, vet, staticcheck, drift, ABI, portability
+check: go ## formatting, vet, staticcheck, drift, ABI, portability
+	$(need) "a C compiler, rdma-core, and its headers to compare the bindings with" $(COMPILER) $(RUNTIME) $(HEADERS)
 	@.ci/check
 
 clean: ## remove what the build made
@@ -45,24 +67,8 @@ clean: ## remove what the build made
 go:
 	@.ci/need-go
 
-cgo: go
-	@.ci/need "cgo and the race detector need a C compiler" gcc libc6-dev
-
-runtime:
-	@.ci/need "rdma-core's libraries, loaded when a program first uses RDMA" libibverbs1 ibverbs-providers librdmacm1
-
-programs:
-	@.ci/need "programs that emulated devices are tested with" ibverbs-utils perftest python3-pyverbs
-
-preload: cgo
+preload:
 	@$(GO) build -buildmode=c-shared -o bin/libsim.so ./sim/preload
 
-headers:
-	@.ci/need "the bindings are compared with the C headers" libibverbs-dev librdmacm-dev
-
-vm: cgo
-	@if ! ls /sys/class/infiniband/* >/dev/null 2>&1; then \
-		.ci/need "no RDMA device here: a virtual machine with Soft-RoCE stands in" qemu-system-x86; fi
-
-rdmavm: vm
+rdmavm:
 	@CGO_ENABLED=0 $(GO) build -o bin/rdmavm ./cmd/rdmavm

@@ -38,7 +38,12 @@ func get(ctx context.Context, addr, device, path string) (_ report, err error) {
 		return report{}, err
 	}
 	defer conn.Close()
-	l, err := newLink(ctx, device, rdma.AccessLocalWrite, conn)
+	dev, err := openDevice(device)
+	if err != nil {
+		return report{}, err
+	}
+	defer dev.Close()
+	l, err := newLink(ctx, dev, rdma.AccessLocalWrite, conn)
 	if err != nil {
 		return report{}, err
 	}
@@ -69,7 +74,7 @@ func get(ctx context.Context, addr, device, path string) (_ report, err error) {
 	if err := out.commit(); err != nil {
 		return report{}, err
 	}
-	info := l.dev.Info()
+	info := dev.Info()
 	return report{info.Name, info.Ports[0].LinkLayer, file.Size, took}, nil
 }
 

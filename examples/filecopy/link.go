@@ -24,8 +24,6 @@ const (
 // Each side signals that it is done with a slot by an empty message whose
 // immediate data is the number of the chunk.
 type link struct {
-	dev    *rdma.Device
-	dom    *rdma.Domain
 	window *rdma.Memory
 	qp     *rdma.QP
 	ctl    *control
@@ -34,28 +32,26 @@ type link struct {
 	signals []*rdma.Op // receives posted for the peer's signals, oldest first
 }
 
-// newLink opens a device, allocates the window and connects to the peer at the
-// other end of conn. access is what the peer may do to the window.
-func newLink(ctx context.Context, device string, access rdma.Access, conn net.Conn) (_ *link, err error) {
+// newLink allocates the window and connects to the peer at the other end of
+// conn. access is what the peer may do to the window.
+func newLink(ctx context.Context, dev *rdma.Device, access rdma.Access, conn net.Conn) (_ *link, err error) {
 	l := &link{}
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
-	if l.dev, err = openDevice(device); err != nil {
+	dom, err := dev.Domain("filecopy")
+	if err != nil {
 		return nil, err
 	}
-	if l.dom, err = l.dev.Domain("filecopy"); err != nil {
-		return nil, err
-	}
-	if l.window, err = l.dom.Alloc(windowSize, &rdma.MemoryConfig{Access: access}); err != nil {
+	if l.window, err = dom.Alloc(windowSize, &rdma.MemoryConfig{Access: access}); err != nil {
 		return nil, err
 	}
 	if l.empty, err = l.window.Slice(0, 0); err != nil {
 		return nil, err
 	}
-	if l.qp, err = l.dom.CreateQP(nil); err != nil {
+	if l.qp, err = dom.CreateQP(nil); err != nil {
 		return nil, err
 	}
 	for range 2 * slots {
@@ -96,12 +92,6 @@ func (l *link) close() {
 	}
 	if l.window != nil {
 		l.window.Close()
-	}
-	if l.dom != nil {
-		l.dom.Close()
-	}
-	if l.dev != nil {
-		l.dev.Close()
 	}
 }
 

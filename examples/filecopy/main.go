@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	case "serve":
 		addr := flags.String("listen", ":7471", "TCP `address` to introduce both sides")
 		back := flags.String("back", "", "`file` for what comes back")
-		if err := parse(flags, args[1:], 1, back); err != nil {
+		if err := parse(flags, args[1:], 1, "back"); err != nil {
 			return err
 		}
 		listener, err := net.Listen("tcp", *addr)
@@ -51,11 +51,10 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		defer listener.Close()
-		fmt.Println("serving", flags.Arg(0), "at", listener.Addr())
 		return serve(ctx, listener, *device, flags.Arg(0), *back)
 	case "get":
 		addr := flags.String("from", "", "`address` of the server")
-		if err := parse(flags, args[1:], 1, addr); err != nil {
+		if err := parse(flags, args[1:], 1, "from"); err != nil {
 			return err
 		}
 		r, err := get(ctx, *addr, *device, flags.Arg(0))
@@ -79,13 +78,13 @@ func run(ctx context.Context, args []string) error {
 
 // parse parses flags, some of them required, and checks how many arguments
 // are left.
-func parse(flags *flag.FlagSet, args []string, want int, required ...*string) error {
+func parse(flags *flag.FlagSet, args []string, want int, required ...string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	for _, r := range required {
-		if *r == "" {
-			return errors.New("a flag is missing\n" + usage)
+	for _, name := range required {
+		if flags.Lookup(name).Value.String() == "" {
+			return fmt.Errorf("the flag -%s is missing\n%s", name, usage)
 		}
 	}
 	if flags.NArg() != want {

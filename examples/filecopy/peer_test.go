@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"testing/synctest"
 )
 
@@ -92,9 +94,15 @@ var errNoDescriptors = errors.New("too many open files")
 func (failingListener) Accept() (net.Conn, error) { return nil, errNoDescriptors }
 
 func TestServerThatCannotAcceptFails(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
 	dir := t.TempDir()
 	file := randomFile(t, 1)
-	if err := serve(t.Context(), failingListener{}, "", file, filepath.Join(dir, "back")); err != errNoDescriptors {
+	if err := serve(t.Context(), failingListener{l}, device, file, filepath.Join(dir, "back")); err != errNoDescriptors {
 		t.Errorf("got %v", err)
 	}
 	wantEmpty(t, dir)

@@ -36,6 +36,12 @@ func serve(ctx context.Context, listener net.Listener, device, path, back string
 
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
+	dev, err := openDevice(device) // before a client waits for it
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	fmt.Println("serving", path, "at", listener.Addr())
 	conn, err := listener.Accept()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -44,7 +50,7 @@ func serve(ctx context.Context, listener net.Listener, device, path, back string
 		return err
 	}
 	defer conn.Close()
-	l, err := newLink(ctx, device, rdma.AccessRemoteRead|rdma.AccessRemoteWrite, conn)
+	l, err := newLink(ctx, dev, rdma.AccessRemoteRead|rdma.AccessRemoteWrite, conn)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 
@@ -24,7 +23,7 @@ func hello(ctx context.Context) error {
 		return err
 	}
 	if len(devices) == 0 {
-		return errors.New("this machine has no RDMA device")
+		return fmt.Errorf("no usable RDMA device here; left out: %v", rdma.Skipped())
 	}
 	dev, err := rdma.Open(devices[0].Name, nil)
 	if err != nil {
