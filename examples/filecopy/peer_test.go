@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
-	"testing/synctest"
 )
 
 func TestSilentPeerIsNotWaitedForWithoutEnd(t *testing.T) {
