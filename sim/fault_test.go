@@ -356,8 +356,8 @@ func TestRemovedDevice(t *testing.T) {
 	if _, err := ibverbs.AllocPD(ctx); !errors.Is(err, syscall.EIO) {
 		t.Errorf("alloc_pd: %v, want EIO", err)
 	}
-	if err := ibverbs.DeallocPD(pd); !errors.Is(err, syscall.EIO) {
-		t.Errorf("dealloc_pd: %v, want EIO", err)
+	if err := ibverbs.DeallocPD(pd); err != nil { // which is the library's part alone
+		t.Errorf("dealloc_pd: %v", err)
 	}
 	if names := deviceNames(t); slices.Contains(names, "sim_mlx5_0") || !slices.Contains(names, "sim_mlx5_1") {
 		t.Errorf("devices that are listed: %q", names)
