@@ -28,6 +28,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	asJSON := flags.Bool("json", false, "print JSON")
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "usage: rdmainfo [-json] [device ...]")
+		fmt.Fprintln(stderr, "Tells which RDMA devices this machine has, all or the named ones, and what was left out and why.")
 		flags.PrintDefaults()
 	}
 	switch err := flags.Parse(args); {
@@ -38,10 +39,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 
 	r := survey()
-	status := 0
-	for _, name := range r.only(flags.Args()) {
-		fmt.Fprintf(stderr, "rdmainfo: no device %q\n", name)
-		status = 1
+	if err := r.only(flags.Args()); err != nil {
+		fmt.Fprintf(stderr, "rdmainfo: %v\n", err)
+		return 1
 	}
 	write := r.writeText
 	if *asJSON {
@@ -51,7 +51,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "rdmainfo: %v\n", err)
 		return 1
 	}
-	return status
+	return 0
 }
 
 func (r *report) writeJSON(w io.Writer) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func sample() *report {
 			},
 			{
 				DeviceInfo: rdma.DeviceInfo{
-					Name: "rxe0", Backend: "verbs", NodeType: rdma.NodeCA, NUMANode: -1, UverbsName: "uverbs1", VendorID: 0xffffff, PortCount: 2,
+					Name: "rxe0", Backend: "verbs", NodeType: rdma.NodeCA, MaxMRSize: math.MaxUint64, NUMANode: -1, UverbsName: "uverbs1", VendorID: 0xffffff, PortCount: 2,
 					Ports: []rdma.PortInfo{{
 						Number: 1, State: rdma.PortDown, PhysState: rdma.PhysDisabled, LinkLayer: rdma.LinkLayerEthernet, NetDev: "eth0", Lanes: 1, Speed: 2500 * rdma.Megabit,
 						MaxMTU: 4096, ActiveMTU: 1024, MaxMessage: 1 << 23, GIDTableLen: 1024, PKeyTableLen: 1,
@@ -88,6 +89,34 @@ func TestMachineWithoutAnythingIsNoError(t *testing.T) {
 	want := "library   none\nbackends  none\nerror     rdma: get_device_list: libibverbs.so.1: not found\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+func TestKernelWithoutDevicesIsSaid(t *testing.T) {
+	var out bytes.Buffer
+	if err := (&report{Backends: []string{"verbs"}}).writeText(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "library   none\nbackends  verbs\ndevices   none: the kernel has no RDMA device\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnknownDeviceIsRefusedWithThoseThereAre(t *testing.T) {
+	for _, tt := range []struct {
+		report *report
+		names  []string
+		want   string
+	}{
+		{sample(), []string{"rxe7"}, `no device "rxe7" (there are efa_0, mlx5_0, mlx5_1, rxe0)`},
+		{sample(), []string{"rxe7", "rxe0", "rxe8"}, `no device "rxe7", "rxe8" (there are efa_0, mlx5_0, mlx5_1, rxe0)`},
+		{&report{}, []string{"rxe7"}, `no device "rxe7": the kernel has no RDMA device`},
+		{&report{Error: "libibverbs.so.1: not found"}, []string{"rxe7"}, `no device "rxe7": libibverbs.so.1: not found`},
+	} {
+		if err := tt.report.only(tt.names); err == nil || err.Error() != tt.want {
+			t.Errorf("%v: got %v, want %s", tt.names, err, tt.want)
+		}
 	}
 }
 
@@ -141,11 +170,12 @@ func TestRunRefusesWrongInput(t *testing.T) {
 		{[]string{"none0"}, 1, `no device "none0"`},
 		{[]string{"-nonsense"}, 2, "usage: rdmainfo"},
 		{[]string{"-h"}, 0, "usage: rdmainfo"},
+		{[]string{"-h"}, 0, "Tells which RDMA devices this machine has"},
 	}
 	for _, tt := range tests {
 		var out, errs bytes.Buffer
-		if status := run(tt.args, &out, &errs); status != tt.status || !strings.Contains(errs.String(), tt.want) {
-			t.Errorf("%v: status %d, %q; want %d and %q", tt.args, status, &errs, tt.status, tt.want)
+		if status := run(tt.args, &out, &errs); status != tt.status || !strings.Contains(errs.String(), tt.want) || out.Len() > 0 {
+			t.Errorf("%v: status %d, %q, %q; want %d, nothing and %q", tt.args, status, &out, &errs, tt.status, tt.want)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goverbs/goverbs/rdma"
@@ -58,21 +60,45 @@ func texts(errs []error) []string {
 	return out
 }
 
-// only leaves the named devices in the report, all if there are no names, and
-// returns the names that are not in it.
-func (r *report) only(names []string) (missing []string) {
+// names returns the devices that the report is about, those left out as well.
+func (r *report) names() []string {
+	var names []string
+	for i := range r.Devices {
+		names = append(names, r.Devices[i].Name)
+	}
+	for _, s := range r.Skipped {
+		names = append(names, s.Device)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// only leaves the named devices in the report, all if there are no names. If
+// one of them is not there, the report stays as it is and the error says which
+// there are.
+func (r *report) only(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	have := r.names()
+	var missing []string
 	for _, name := range names {
-		if !slices.ContainsFunc(r.Devices, func(d device) bool { return d.Name == name }) &&
-			!slices.ContainsFunc(r.Skipped, func(s skipped) bool { return s.Device == name }) {
-			missing = append(missing, name)
+		if !slices.Contains(have, name) {
+			missing = append(missing, strconv.Quote(name))
 		}
+	}
+	if missing != nil && r.Error != "" {
+		return fmt.Errorf("no device %s: %s", strings.Join(missing, ", "), r.Error)
+	}
+	if missing != nil && len(have) == 0 {
+		return fmt.Errorf("no device %s: the kernel has no RDMA device", strings.Join(missing, ", "))
+	}
+	if missing != nil {
+		return fmt.Errorf("no device %s (there are %s)", strings.Join(missing, ", "), strings.Join(have, ", "))
 	}
 	r.Devices = slices.DeleteFunc(r.Devices, func(d device) bool { return !slices.Contains(names, d.Name) })
 	r.Skipped = slices.DeleteFunc(r.Skipped, func(s skipped) bool { return !slices.Contains(names, s.Device) })
-	return missing
+	return nil
 }
 
 // lines collects lines of text and the first error of writing them.
@@ -105,8 +131,8 @@ func (r *report) writeText(w io.Writer) error {
 	out.add("backends  %s", orNone(strings.Join(r.Backends, " ")))
 	if r.Error != "" {
 		out.add("error     %s", r.Error)
-	} else if len(r.Devices) == 0 {
-		out.add("devices   none")
+	} else if len(r.Devices) == 0 && len(r.Skipped) == 0 {
+		out.add("devices   none: the kernel has no RDMA device")
 	}
 	for i := range r.Devices {
 		r.Devices[i].write(out)
@@ -136,13 +162,13 @@ func (d *device) write(out *lines) {
 	if d.Driver != "" {
 		place = append(place, "driver "+d.Driver)
 	}
-	out.add("  kind      %v, %v", d.NodeType, d.Transport)
+	out.add("  kind      %v, %v transport", d.NodeType, d.Transport)
 	out.add("  place     %s", strings.Join(place, ", "))
 	out.add("  maker     vendor %#06x, part %d, hardware %#x, firmware %s", d.VendorID, d.VendorPartID, d.HWVersion, orNone(d.FWVersion))
 	out.add("  GUID      node %v, system %v", d.NodeGUID, d.SysImageGUID)
 	out.add("  queues    QP %d, WR %d, SGE %d (read %d), CQ %d, CQE %d, SRQ %d, SRQ WR %d",
 		d.MaxQP, d.MaxQPWR, d.MaxSGE, d.MaxSGERead, d.MaxCQ, d.MaxCQE, d.MaxSRQ, d.MaxSRQWR)
-	out.add("  memory    PD %d, MR %d of %d bytes, MW %d, AH %d, device memory %d bytes", d.MaxPD, d.MaxMR, d.MaxMRSize, d.MaxMW, d.MaxAH, d.MaxDMSize)
+	out.add("  memory    PD %d, MR %d of %s, MW %d, AH %d, device memory %d bytes", d.MaxPD, d.MaxMR, anyOr(d.MaxMRSize), d.MaxMW, d.MaxAH, d.MaxDMSize)
 	out.add("  reads     %d in flight per QP, %d as initiator, %d in all; atomics: %v", d.MaxQPReads, d.MaxQPInitiatorReads, d.MaxReads, d.AtomicCap)
 	out.add("  on demand %s", d.odp())
 	out.add("  caps      %v", d.Caps)
@@ -193,6 +219,14 @@ func writePort(out *lines, p *rdma.PortInfo) {
 		}
 		out.add("    GID %-3d %s", e.Index, strings.Join(words, "  "))
 	}
+}
+
+// anyOr writes a limit in bytes, which the largest number is not.
+func anyOr(limit uint64) string {
+	if limit == math.MaxUint64 {
+		return "any size"
+	}
+	return fmt.Sprintf("%d bytes", limit)
 }
 
 func orNone(s string) string {
