@@ -417,7 +417,7 @@ type PortInfo struct {
 	LinkLayer  LinkLayer `json:"linkLayer"`
 	NetDev     string    `json:"netdev,omitempty"` // its own network interface
 	Lanes      int       `json:"lanes"`
-	Speed      Speed     `json:"speed"` // over all lanes
+	Speed      Speed     `json:"speedBitsPerSec"` // over all lanes
 	MaxMTU     MTU       `json:"maxMTU"`
 	ActiveMTU  MTU       `json:"activeMTU"`
 	MaxMessage int64     `json:"maxMessage"` // bytes of one request
