@@ -165,8 +165,8 @@ func TestPerftest(t *testing.T) {
 			}
 			args := append(strings.Fields(c.args), "-F", "-n", strconv.Itoa(iterations), "-x", gid)
 			_, client := c.talk(t, args...)
-			if c.complaint != "" {
-				return
+			if c.complaint != "" || strings.Contains(client, "Correlation coefficient") {
+				return // perftest keeps its figures to itself where the clock is unsteady
 			}
 			rows := row.FindAllStringSubmatch(client, -1)
 			if len(rows) != 1 || rows[0][1] == "0" || rows[0][2] == "0" {
