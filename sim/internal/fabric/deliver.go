@@ -59,8 +59,8 @@ func (q *QP) run(requests int) (n int) {
 			break
 		}
 		var o outcome
-		if t.result != nil {
-			o = *t.result
+		if t.decided {
+			o = t.result
 		} else {
 			o = f.attempt(q, t)
 			t.Attempts++
@@ -68,7 +68,7 @@ func (q *QP) run(requests int) (n int) {
 				continue
 			}
 			if q.Type.ordered() && t != q.flights[0] {
-				t.result = &o
+				t.decided, t.result = true, o
 				continue
 			}
 		}

@@ -13,7 +13,8 @@ type flight struct {
 	awaitingSlot uint32        // of that process
 	since        time.Duration // when an answer was first missed; 0 if none is
 	until        time.Duration // not to be tried again before
-	result       *outcome      // how it ends once those before it have
+	decided      bool          // it ends with result, once those before it have
+	result       outcome
 }
 
 // launch takes the next posted request, nil if there is none.
@@ -116,7 +117,7 @@ func (q *QP) nextInOrder(now time.Duration) *flight {
 		if t.awaiting != 0 {
 			continue
 		}
-		mayFollow := t.result == nil && !t.Fence && (fetch || t.Op == OpSend || t.Op == OpWrite) &&
+		mayFollow := !t.decided && !t.Fence && (fetch || t.Op == OpSend || t.Op == OpWrite) &&
 			bytes <= maxFlightBytes && (!fetch || fetches <= int(q.Attr.MaxRdAtomic))
 		if i > 0 && !mayFollow || !q.ready(t, now) {
 			return nil
