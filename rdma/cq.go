@@ -19,9 +19,9 @@ import (
 // CQConfig holds the settings of a completion queue.
 type CQConfig struct {
 	// Depth is how many completions the queue holds. It must be at least the
-	// sum of the depths of the queues that report to it: when a queue pair
-	// fails, each of its requests completes. Default 1024, at most the device's
-	// MaxCQE.
+	// sum of the depths of the queues that report to it, MaxSendWR and MaxRecvWR
+	// of each queue pair: when one fails, each of its requests completes. Default
+	// 1024, at most the device's MaxCQE.
 	Depth int
 
 	// Vector is the device's completion vector, which is an interrupt, that
@@ -50,8 +50,9 @@ func (cfg *CQConfig) resolve(info *DeviceInfo) (CQConfig, error) {
 // be closed at any time; it ends with the last of them.
 type CQ struct{ c *completionQueue }
 
-// CreateCQ makes a completion queue for any number of queue pairs of the
-// device. A nil cfg takes the defaults.
+// CreateCQ makes a completion queue for as many queue pairs of the device as its
+// depth allows. A nil cfg takes the defaults, by which it holds the completions
+// of one queue pair of default depth.
 //
 // Implements:
 //
@@ -401,15 +402,29 @@ func (c *completionQueue) find(wrID uint64) *workQueue {
 	return nil
 }
 
-// attach makes wq report to c. Its depth must fit beside those of the others.
-func (c *completionQueue) attach(wq *workQueue) error {
+// attach makes queues of one queue pair report to c. Their depths must fit
+// together beside those of the others.
+func (c *completionQueue) attach(queues ...*workQueue) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	depth := int(wq.depth)
-	if c.promised+depth > c.depth {
-		return fmt.Errorf("the completion queue has room for %d requests, of which %d belong to other queues; %d more do not fit",
-			c.depth, c.promised, depth)
+	depth := 0
+	for _, wq := range queues {
+		depth += int(wq.depth)
 	}
+	if free := c.depth - c.promised; depth > free {
+		return fmt.Errorf("this queue pair may have %d requests in flight and the completion queue has room for %d more of %d: "+
+			"raise CQConfig.Depth, or lower MaxSendWR and MaxRecvWR", depth, free, c.depth)
+	}
+	for _, wq := range queues {
+		if err := c.attachOne(wq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachOne is attach for a queue that fits. The caller holds c.mu.
+func (c *completionQueue) attachOne(wq *workQueue) error {
 	i := 0
 	for i < len(c.queues) && c.queues[i] != nil {
 		i++
@@ -421,7 +436,7 @@ func (c *completionQueue) attach(wq *workQueue) error {
 		c.queues = append(c.queues, nil)
 	}
 	c.queues[i] = wq
-	c.promised += depth
+	c.promised += int(wq.depth)
 	c.attached++
 	wq.cq, wq.id = c, uint64(c.attached)<<24|uint64(i)
 	return nil

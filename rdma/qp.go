@@ -44,6 +44,11 @@ type QP struct{ q *queuePair }
 // does the rest. A nil cfg takes the defaults of the device and a private
 // completion queue.
 //
+// The peer of a connected queue pair may write and read, and use atomics where
+// the device has them, in the memory of the domain that was registered for it
+// (MemoryConfig.Access) and whose key it has; memory without remote rights it
+// cannot reach. Modify with QPAttrAccess allows it less.
+//
 // Implements:
 //
 //	struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
@@ -209,10 +214,7 @@ func (q *queuePair) begin(sendCQ, recvCQ *completionQueue) error {
 	if err := q.rq.open(q); err != nil {
 		return err
 	}
-	if err := sendCQ.attach(&q.sq.workQueue); err != nil {
-		return err
-	}
-	if err := recvCQ.attach(&q.rq.workQueue); err != nil {
+	if err := q.attach(sendCQ, recvCQ); err != nil {
 		return err
 	}
 	q.hub.addQP(capi.PtrTo(q.raw), q)
@@ -221,6 +223,17 @@ func (q *queuePair) begin(sendCQ, recvCQ *completionQueue) error {
 	}
 	toInit := q.toInit()
 	return q.modify(&toInit)
+}
+
+// attach makes both queues report, to one completion queue or to two.
+func (q *queuePair) attach(sendCQ, recvCQ *completionQueue) error {
+	if sendCQ == recvCQ {
+		return sendCQ.attach(&q.sq.workQueue, &q.rq.workQueue)
+	}
+	if err := sendCQ.attach(&q.sq.workQueue); err != nil {
+		return err
+	}
+	return recvCQ.attach(&q.rq.workQueue)
 }
 
 // workQueues returns those of both queues that report to a completion queue.
