@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Endpoint returns what a peer must know to connect to the queue pair. It is
@@ -24,7 +25,7 @@ func (qp *QP) Endpoint() (Endpoint, error) {
 // Connect connects the queue pair to a peer and brings it to state RTS. The
 // peer connects to this one's Endpoint; the order does not matter, but a side
 // may send only once the other has connected. A queue pair can be connected to
-// itself.
+// itself, and not connected again before Modify has led it back to RESET.
 //
 // The connection uses the smaller MTU of both sides and at most as many reads
 // as one side starts and the other serves. Packets have a global route header
@@ -58,6 +59,10 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 	if err != nil {
 		return err
 	}
+	switch now.State {
+	case QPRTR, QPRTS, QPSQD:
+		return opError("modify_qp", q.device, errConnected)
+	}
 	steps := []QPAttr{q.toInit(), link.toRTR(peer), link.toRTS(q.psn)}
 	if now.State == QPInit {
 		steps = steps[1:] // some devices refuse a change from INIT to INIT
@@ -76,6 +81,8 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 	}
 	return nil
 }
+
+var errConnected = fmt.Errorf("%w: the queue pair is connected already", syscall.EINVAL)
 
 // address names the queue pair of an endpoint.
 func (e Endpoint) address() string {

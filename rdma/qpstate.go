@@ -286,7 +286,11 @@ func (q *queuePair) ready(least QPState) error {
 	}
 	q.state.CompareAndSwap(known, uint32(now.State))
 	if now.State < least {
-		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s", syscall.EINVAL, now.State, least)
+		advice := ""
+		if least == QPRTS {
+			advice = ": call Connect or Exchange first"
+		}
+		return fmt.Errorf("%w: the queue pair is in state %s, and not yet in %s%s", syscall.EINVAL, now.State, least, advice)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestSendBeforeConnectIsNeverCarriedOut(t *testing.T) {
 	fill(t, a.mem, 3)
 	want := contents(t, b.mem)
 	err := a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote())
-	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "in state INIT, and not yet in RTS") {
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "in state INIT, and not yet in RTS: call Connect or Exchange first") {
 		t.Errorf("write before connecting: %v", err)
 	}
 	connect(t, a, b)

@@ -130,11 +130,23 @@ func TestResetReportsRequests(t *testing.T) {
 	}
 }
 
+func TestConnectingTwiceIsRefused(t *testing.T) {
+	a, b := connectedPair(t, nil)
+	peer, err := b.qp.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.qp.Connect(deadline(t), peer); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the queue pair is connected already") {
+		t.Errorf("connecting again: %v", err)
+	}
+	check(t, a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote()))
+}
+
 // A request that comes too early is refused with the state that it needs.
 func TestPostInWrongState(t *testing.T) {
 	a, _ := newBatchSide(t, rdmatest.Devices(t, 1)[0], nil)
 	n, err := a.qp.Batch().Write(a.mem.View(), a.mem.Remote(), 1).Post()
-	if n != 0 || err == nil || !strings.Contains(err.Error(), "in state INIT, and not yet in RTS") {
+	if n != 0 || err == nil || !strings.Contains(err.Error(), "in state INIT, and not yet in RTS: call Connect or Exchange first") {
 		t.Errorf("posted %d in state INIT, error %v", n, err)
 	}
 	// Nothing of it is left.
