@@ -1,6 +1,8 @@
 package handle
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -15,21 +17,31 @@ const (
 	leakPanic                  // stop the program
 )
 
-// debug returns the level that RDMADEBUG asks for. Its syntax is GODEBUG's, and
-// like there, what is not understood is ignored.
-var debug = sync.OnceValue(func() leakLevel { return parseDebug(os.Getenv("RDMADEBUG")) })
+// debug returns the level that RDMADEBUG asks for. Its syntax is GODEBUG's. What
+// is not understood is ignored, with one warning: it may be a misspelt wish.
+var debug = sync.OnceValue(func() leakLevel {
+	level, unknown := parseDebug(os.Getenv("RDMADEBUG"))
+	if unknown != nil {
+		slog.Warn(fmt.Sprintf("rdma: RDMADEBUG has unknown settings %q; known are leak=1, leak=2 and leak=panic", unknown))
+	}
+	return level
+})
 
-func parseDebug(env string) leakLevel {
-	level := leakWarn
+// parseDebug returns the level, and the settings that it does not know.
+func parseDebug(env string) (level leakLevel, unknown []string) {
+	level = leakWarn
 	for setting := range strings.SplitSeq(env, ",") {
-		switch strings.TrimSpace(setting) {
+		switch setting = strings.TrimSpace(setting); setting {
+		case "":
 		case "leak=1":
 			level = leakWarn
 		case "leak=2":
 			level = leakStack
 		case "leak=panic":
 			level = leakPanic
+		default:
+			unknown = append(unknown, setting)
 		}
 	}
-	return level
+	return level, unknown
 }

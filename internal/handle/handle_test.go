@@ -497,21 +497,47 @@ func TestReleasingTooOftenPanics(t *testing.T) {
 
 func TestDebugSettings(t *testing.T) {
 	for _, tt := range []struct {
-		env  string
-		want leakLevel
+		env     string
+		want    leakLevel
+		unknown []string
 	}{
-		{"", leakWarn},
-		{"leak=1", leakWarn},
-		{"leak=2", leakStack},
-		{"leak=panic", leakPanic},
-		{"other=1, leak=2", leakStack},
-		{"leak=2,leak=panic", leakPanic},
-		{"leak=3", leakWarn},
-		{"leak", leakWarn},
+		{"", leakWarn, nil},
+		{"leak=1", leakWarn, nil},
+		{"leak=2", leakStack, nil},
+		{"leak=panic,", leakPanic, nil},
+		{"other=1, leak=2", leakStack, []string{"other=1"}},
+		{"leak=2,leak=panic", leakPanic, nil},
+		{"leak=3", leakWarn, []string{"leak=3"}},
+		{"leak, leaks=2", leakWarn, []string{"leak", "leaks=2"}},
 	} {
-		if got := parseDebug(tt.env); got != tt.want {
-			t.Errorf("parseDebug(%q) = %d, want %d", tt.env, got, tt.want)
+		if got, unknown := parseDebug(tt.env); got != tt.want || !slices.Equal(unknown, tt.unknown) {
+			t.Errorf("parseDebug(%q) = %d, %q, want %d, %q", tt.env, got, unknown, tt.want, tt.unknown)
 		}
+	}
+}
+
+// What RDMADEBUG does not know is said once.
+func TestUnknownDebugSettingIsWarnedOf(t *testing.T) {
+	if os.Getenv("HANDLE_TEST_UNKNOWN") != "" {
+		for range 2 {
+			if err := newObject(Spec{Kind: "Memory", Name: "mlx5_0"}).Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "HANDLE_TEST_UNKNOWN=1", "RDMADEBUG=laek=2")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	if n := strings.Count(string(out), `RDMADEBUG has unknown settings ["laek=2"]`); n != 1 {
+		t.Errorf("it was warned of %d times: %s", n, out)
 	}
 }
 
