@@ -20,8 +20,13 @@ const exchangeTimeout = 30 * time.Second
 //
 // Exchange does not authenticate the peer: conn does, a [crypto/tls.Conn] for
 // example. It reads no byte too many, so conn can carry the program's own data
-// before and after, such as a [Remote] as JSON. It ends when ctx does, or after
-// 30 seconds if ctx has no deadline. A deadline of conn is left as it was, unless
+// before and after, such as a [Remote]. The program must not either: what it
+// reads before by a [bufio.Reader] or [encoding/json.Decoder], which read ahead,
+// can swallow the beginning of the peer's Exchange. So send such data
+// afterwards, or read exactly as much as was sent: the binary form of a Remote
+// always has 88 bytes.
+//
+// Exchange ends when ctx does, or after 30 seconds if ctx has no deadline. A deadline of conn is left as it was, unless
 // ctx ends; then there is none. After an error conn is of no further use,
 // whatever its deadlines, and qp is to be closed.
 //
@@ -167,7 +172,13 @@ func readHeader(conn io.Reader, header []byte, kind string, version byte) error 
 	if _, err := io.ReadFull(conn, header); err != nil {
 		return err
 	}
-	return checkHeader(header, kind, version, headerLen)
+	if err := checkHeader(header, kind, version, headerLen); err != nil {
+		if sent := header[:len(kind)]; string(sent) != kind {
+			return fmt.Errorf("the peer does not speak Exchange: it sent %q, want %q", sent, kind)
+		}
+		return err
+	}
+	return nil
 }
 
 // swap writes out while read runs: both sides send first, and a connection may

@@ -137,13 +137,13 @@ func TestExchangeRefusesOtherPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct{ sent, want string }{
-		"garbage":          {"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `it starts with "HTT", want "RDE"`},
+		"garbage":          {"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `the peer does not speak Exchange: it sent "HTT", want "RDE"`},
 		"later version":    {"RDE\x02", "version 2, known is 1"},
 		"bad endpoint":     {string(good[:36]) + "\x09" + string(good[37:]), "MTU has code 9"},
 		"silent close":     {"", "the peer closed the connection"},
 		"early close":      {string(good[:10]), "the peer closed the connection"},
 		"close, not ready": {string(good), "the peer closed the connection"},
-		"garbage, ready":   {string(good) + "XYZ\x01\x00", `it starts with "XYZ", want "RDR"`},
+		"garbage, ready":   {string(good) + "XYZ\x01\x00", `the peer does not speak Exchange: it sent "XYZ", want "RDR"`},
 		"cut reason":       {string(good) + "RDR\x01\x05ab", "the peer closed the connection"},
 	} {
 		ours, theirs := net.Pipe()
