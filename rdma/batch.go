@@ -79,7 +79,7 @@ func (b *Batch) ReadV(views []View, remote Remote, token uint64) *Batch {
 }
 
 // Send adds a message that the peer receives by a posted receive, which must
-// be as large.
+// be at least as large.
 func (b *Batch) Send(view View, token uint64) *Batch {
 	return b.send(OpSend, view, 0, token)
 }

@@ -9,7 +9,22 @@ import (
 	"github.com/goverbs/goverbs/rdma/backend"
 )
 
-// Config holds the settings of queue pairs; see [backend.Config] for each.
+// Config holds the settings of queue pairs. Given to [Open] it sets the defaults
+// of everything made under that device; within a [QPConfig] it overrides them for
+// one queue pair. A field that is 0 takes the default. The main fields are
+//
+//	Port                     first active port
+//	MaxSendWR, MaxRecvWR     512 requests in each queue
+//	MaxSendSGE, MaxRecvSGE   4 pieces of memory in a request
+//	MaxInline                0 bytes that a request carries in itself
+//	PathMTU                  4096 bytes, or what the port can do
+//	Timeout, RetryCount      67.1 ms and 7 times until a peer counts as lost
+//	RNRRetry                 7: wait for ever for a peer's receive
+//	MaxReadDepth             16 reads and atomics in flight
+//	SignalInterval           1: the device reports each request
+//	GID                      best address of the port
+//
+// Documentation of all of them: go doc github.com/goverbs/goverbs/rdma/backend.Config
 type Config = backend.Config
 
 // MTU is a packet payload in bytes.

@@ -32,6 +32,18 @@
 // is a [*CompletionError]. All that waits takes a context and parks its
 // goroutine on the runtime's poller; a context ends the wait and not the request.
 //
+// # Words
+//
+//   - queue pair (QP): one end of a connection, a send and a receive queue of requests
+//   - completion queue (CQ): where the device reports that requests have ended
+//   - SGE: scatter/gather element, one piece of registered memory that a request names
+//   - inline: data that a request carries in itself, copied when it is posted
+//   - immediate data: 32 bits beside a message or write, reported to the peer's receive
+//   - RNR: receiver not ready, a message came and no receive was posted; it is sent again
+//   - PSN: packet sequence number, at which a connection starts, told to the peer
+//   - flushed: ended without being carried out, as the queue pair failed or was closed
+//   - completion vector: the interrupt that announces completions, each on a processor
+//
 // # Ownership
 //
 // Whatever was opened, created or allocated is ended by its Close method, which

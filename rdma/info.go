@@ -207,17 +207,17 @@ type DeviceInfo struct {
 	MaxSRQWR     int    `json:"maxSRQWR"`
 	MaxSRQSGE    int    `json:"maxSRQSGE"`
 	MaxPKeys     int    `json:"maxPKeys"`
-	MaxDMSize    uint64 `json:"maxDMSize"` // bytes of device memory
-	MaxWQTypeRQ  int    `json:"maxWQTypeRQ"`
+	MaxDMSize    uint64 `json:"maxDMSize"`   // bytes of device memory
+	MaxWQTypeRQ  int    `json:"maxWQTypeRQ"` // receive queues that RSS spreads over
 	MaxMcastGrp  int    `json:"maxMcastGrp"`
 	MaxMcastQP   int    `json:"maxMcastQPAttach"`      // queue pairs in one multicast group
 	MaxMcastQPs  int    `json:"maxTotalMcastQPAttach"` // and in all of them
 	MaxRawIPv6QP int    `json:"maxRawIPv6QP"`
 	MaxRawEthQP  int    `json:"maxRawEthQP"`
-	MaxFMR       int    `json:"maxFMR"`
-	MaxMapPerFMR int    `json:"maxMapPerFMR"`
-	MaxEE        int    `json:"maxEE"`
-	MaxRDD       int    `json:"maxRDD"`
+	MaxFMR       int    `json:"maxFMR"`       // fast memory regions, which newer kernels do not have
+	MaxMapPerFMR int    `json:"maxMapPerFMR"` // how often one is mapped again
+	MaxEE        int    `json:"maxEE"`        // end-to-end contexts of reliable datagrams, which verbs does not offer
+	MaxRDD       int    `json:"maxRDD"`       // reliable datagram domains, likewise
 
 	// Reads and atomics in flight: those to a queue pair of this device, those
 	// that it starts itself, and those to all queue pairs together.
@@ -422,13 +422,13 @@ type PortInfo struct {
 	ActiveMTU  MTU       `json:"activeMTU"`
 	MaxMessage int64     `json:"maxMessage"` // bytes of one request
 
-	LID           uint16 `json:"lid"` // its address in the subnet, 0 on Ethernet
-	LMC           uint8  `json:"lmc"` // the port has 2^LMC addresses
-	SMLID         uint16 `json:"smLID"`
-	SMSL          uint8  `json:"smSL"`
+	LID           uint16 `json:"lid"`           // its address in the subnet, 0 on Ethernet
+	LMC           uint8  `json:"lmc"`           // the port has 2^LMC addresses
+	SMLID         uint16 `json:"smLID"`         // address of the subnet manager
+	SMSL          uint8  `json:"smSL"`          // service level to reach the subnet manager by
 	SubnetTimeout uint8  `json:"subnetTimeout"` // in the steps of Config.Timeout
-	InitTypeReply uint8  `json:"initTypeReply"`
-	MaxVLs        int    `json:"maxVLs"` // data virtual lanes
+	InitTypeReply uint8  `json:"initTypeReply"` // what the subnet manager did when it set up the port
+	MaxVLs        int    `json:"maxVLs"`        // data virtual lanes
 	GRHRequired   bool   `json:"grhRequired"`
 
 	Caps                PortCaps `json:"caps"`

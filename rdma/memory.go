@@ -34,19 +34,20 @@ type Memory struct {
 // Access is what may be done to registered memory, as a set of bits.
 type Access = backend.Access
 
-// The rights there are; see [backend.Access] for each.
+// The rights there are. AccessRemoteWrite and AccessRemoteAtomic need
+// AccessLocalWrite beside them, which [MemoryConfig] adds by itself.
 const (
-	AccessLocalWrite      = backend.AccessLocalWrite
-	AccessRemoteWrite     = backend.AccessRemoteWrite
-	AccessRemoteRead      = backend.AccessRemoteRead
-	AccessRemoteAtomic    = backend.AccessRemoteAtomic
-	AccessMWBind          = backend.AccessMWBind
-	AccessZeroBased       = backend.AccessZeroBased
-	AccessOnDemand        = backend.AccessOnDemand
-	AccessHugeTLB         = backend.AccessHugeTLB
-	AccessFlushGlobal     = backend.AccessFlushGlobal
-	AccessFlushPersistent = backend.AccessFlushPersistent
-	AccessRelaxedOrdering = backend.AccessRelaxedOrdering
+	AccessLocalWrite      = backend.AccessLocalWrite      // the own device may write: receive, read from a peer
+	AccessRemoteWrite     = backend.AccessRemoteWrite     // a peer may write
+	AccessRemoteRead      = backend.AccessRemoteRead      // a peer may read
+	AccessRemoteAtomic    = backend.AccessRemoteAtomic    // a peer may use atomics
+	AccessMWBind          = backend.AccessMWBind          // memory windows may be bound
+	AccessZeroBased       = backend.AccessZeroBased       // RDMA addresses count from 0 rather than follow the virtual ones
+	AccessOnDemand        = backend.AccessOnDemand        // pages may come and go (ODP)
+	AccessHugeTLB         = backend.AccessHugeTLB         // with AccessOnDemand: all pages are huge
+	AccessFlushGlobal     = backend.AccessFlushGlobal     // a peer may flush to global visibility
+	AccessFlushPersistent = backend.AccessFlushPersistent // a peer may flush to persistence
+	AccessRelaxedOrdering = backend.AccessRelaxedOrdering // the device's writes may pass each other; ignored where unknown
 )
 
 // MemoryConfig says how memory is registered, and for Domain.Alloc how it is
@@ -70,7 +71,9 @@ type MemoryConfig struct {
 }
 
 // NUMANode names a node of memory and processors; the zero value names none.
-type NUMANode struct{ place int } // 1 + number of the node
+type NUMANode struct {
+	place int // 1 + number of the node
+}
 
 // NUMANodeAt returns the node with the number that the kernel gives it, from 0.
 // A negative number is none, so that DeviceInfo.NUMANode can be passed on.

@@ -10,7 +10,9 @@ import (
 )
 
 // Op is an operation in flight on a queue pair that the library drives. Its
-// methods are safe for concurrent use.
+// methods are safe for concurrent use. An Op may be dropped without Wait: the
+// operation goes on all the same, and if it fails, so does the queue pair, see
+// [QP.Err].
 type Op struct {
 	qp *QP // which stays open for as long as somebody waits
 	o  *operation
