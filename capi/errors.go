@@ -16,7 +16,7 @@ var ErrStatic = fmt.Errorf("a statically linked program cannot load shared libra
 
 // ErrNoCgo is the error of every call in a program that was built without
 // cgo or for another system than Linux.
-var ErrNoCgo = fmt.Errorf("built without cgo on Linux: %w", errors.ErrUnsupported)
+var ErrNoCgo = fmt.Errorf("built without cgo on Linux (there, install a C compiler and build with CGO_ENABLED=1): %w", errors.ErrUnsupported)
 
 // MissingError says that the machine's rdma-core lacks a library or function.
 // errors.Is(err, errors.ErrUnsupported) holds for it.
