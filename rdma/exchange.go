@@ -174,7 +174,7 @@ func readHeader(conn io.Reader, header []byte, kind string, version byte) error 
 	}
 	if err := checkHeader(header, kind, version, headerLen); err != nil {
 		if sent := header[:len(kind)]; string(sent) != kind {
-			return fmt.Errorf("the peer does not speak Exchange: it sent %q, want %q", sent, kind)
+			return fmt.Errorf("the peer does not speak Exchange: it sent %q, want %q (unless a reader that reads ahead took what was before)", sent, kind)
 		}
 		return err
 	}

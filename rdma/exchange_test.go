@@ -138,6 +138,7 @@ func TestExchangeRefusesOtherPeers(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ sent, want string }{
 		"garbage":          {"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `the peer does not speak Exchange: it sent "HTT", want "RDE"`},
+		"beginning lost":   {"RDR\x01\x00", `it sent "RDR", want "RDE" (unless a reader that reads ahead took what was before)`},
 		"later version":    {"RDE\x02", "version 2, known is 1"},
 		"bad endpoint":     {string(good[:36]) + "\x09" + string(good[37:]), "MTU has code 9"},
 		"silent close":     {"", "the peer closed the connection"},
