@@ -153,6 +153,9 @@ func TestRealMemoryOfMoreThan4GiB(t *testing.T) {
 // skips the test where the user may not lock as much.
 func registerAliased(t *testing.T, dom *rdma.Domain, size, piece uintptr) *rdma.Memory {
 	t.Helper()
+	if size >= 4<<30 {
+		rdmatest.Needs(t, dom.Device().Name(), rdmatest.LargeRegions)
+	}
 	m, err := dom.RegisterForeign(aliased(t, size, piece), uint64(size), &rdma.MemoryConfig{Access: allRemote})
 	if errors.Is(err, syscall.ENOMEM) {
 		rdmatest.Skip(t, "needs an unlimited RLIMIT_MEMLOCK (make test-rxe has it): "+err.Error())

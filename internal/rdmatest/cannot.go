@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,7 @@ const (
 	ReregisterMR       Feature = "rereg_mr"
 	GlobalIPv6Path     Feature = "a path between global IPv6 GIDs of one host"
 	LastWQEReached     Feature = "the last-WQE-reached event"
+	LargeRegions       Feature = "regions of 4 GiB and more"
 )
 
 // cannot lists what software devices can't do, each with its reason. Every
@@ -35,6 +37,14 @@ var cannot = map[string]map[Feature]string{
 	},
 }
 
+// cannotOn adds to cannot what depends on the kernel, by the beginning of its
+// release.
+var cannotOn = map[string]map[string]map[Feature]string{
+	"6.12.": {"rxe": {
+		LargeRegions: "rxe lists the pages of a region in one allocation, which is too large there and makes the kernel warn",
+	}},
+}
+
 // Needs skips the test if the device's driver, told from the device's name as
 // in rxe0 or sim_mlx5_0, is known not to have the feature. These skips are
 // counted and stay skips under RDMA_TEST_REQUIRE=1, since no machine could run
@@ -44,5 +54,11 @@ func Needs(tb testing.TB, device string, f Feature) {
 	driver := strings.TrimRight(device, "_0123456789")
 	if reason, ok := cannot[driver][f]; ok {
 		skip(tb, driver+" cannot do "+string(f)+": "+reason)
+	}
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // absent: not Linux, nor rxe
+	for kernel, drivers := range cannotOn {
+		if reason, ok := drivers[driver][f]; ok && strings.HasPrefix(string(release), kernel) {
+			skip(tb, driver+" of Linux "+kernel+"x cannot do "+string(f)+": "+reason)
+		}
 	}
 }
