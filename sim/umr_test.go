@@ -125,6 +125,26 @@ func TestIndirectKeys(t *testing.T) {
 	write(list.RKey, 10, 20, ibverbs.IBV_WC_REM_ACCESS_ERR)
 }
 
+// A key that a request made is ended as a window is, though no queue pair owns
+// it, and can be made again.
+func TestIndirectKeyIsInvalidated(t *testing.T) {
+	a, b := pairOfMlx5(t)
+	key := b.createMKey(4)
+	sge := &take[ibverbs.SGE](b.node, 1)[0]
+	*sge = ibverbs.SGE{Addr: addr(b.buf), Length: 100, LKey: b.mr.LKey}
+	write := func(want ibverbs.WCStatus) {
+		t.Helper()
+		a.post(request{id: 9, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 100}}, remote: 0, rkey: key.RKey})
+		a.waitSend(9, want)
+	}
+	for i := range uint64(2) {
+		b.do(1+2*i, func() { mlx5dv.WRMRList(b.dv, key, allAccess, 1, sge) })
+		write(ibverbs.IBV_WC_SUCCESS)
+		b.do(2+2*i, func() { ibverbs.WRLocalInv(b.ex, key.RKey) })
+	}
+	write(ibverbs.IBV_WC_REM_ACCESS_ERR)
+}
+
 func TestKeyThatIsFreeIsOfNoUse(t *testing.T) {
 	newFabric(t, nil)
 	a := openNode(t, "sim_mlx5_0").newEnd(endConfig{})

@@ -312,7 +312,7 @@ type receiver struct {
 
 // reach appends to spans where n bytes lie that a request names, if it may.
 func (p receiver) reach(spans []dma.Span, r *Request, n uint64, need Access) ([]dma.Span, bool) {
-	if m := p.Device.MR(r.RKey); m == nil || m.QPN != 0 && m.QPN != p.Num {
+	if m := p.Device.MR(r.RKey); m == nil || !m.Serves(p.QP) {
 		return spans, false
 	}
 	return p.Device.translate(spans, p.memory, r.RKey, r.RemoteAddr, n, need, 0)
@@ -436,7 +436,7 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 // invalidate ends the responder's key that a send names.
 func (p receiver) invalidate(r *Request) (outcome, bool) {
 	m := p.Device.MR(binary.BigEndian.Uint32(r.Imm[:]))
-	if m == nil || m.Free || !m.MayInvalidate || m.PD != p.memory || m.QPN != 0 && m.QPN != p.Num {
+	if m == nil || m.Free || !m.MayInvalidate || m.PD != p.memory || !m.Serves(p.QP) {
 		return nak(p.QP, RemoteOperationError, EventQPAccessError), false
 	}
 	m.Free = true

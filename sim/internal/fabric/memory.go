@@ -56,6 +56,9 @@ type MR struct {
 	QPN           uint32 // the only queue pair through which peers reach it; 0 for all
 }
 
+// Serves reports whether the region is for that queue pair: its own, or for all.
+func (m *MR) Serves(q *QP) bool { return m.QPN == 0 || m.QPN == q.Num }
+
 // maxDepth is how far indirect regions may lead to others.
 const maxDepth = 4
 

@@ -74,7 +74,7 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 	be := binary.BigEndian
 	flags, mask := wqe[umrControl], be.Uint64(wqe[umrControl+8:])
 	context := wqe[umrContext:]
-	if flags&umrCheckFree != 0 && !m.Free || flags&umrCheckQPN != 0 && m.QPN != q.Fabric.Num {
+	if flags&umrCheckFree != 0 && !m.Free || flags&umrCheckQPN != 0 && !m.Serves(q.Fabric) {
 		return false
 	}
 	if mask&umrLen != 0 {
