@@ -350,6 +350,15 @@ func (h *host) Mapped(_ uint64, start unsafe.Pointer, length uint64) {
 
 // Closed implements interpose.Handler.
 func (h *host) Closed(id uint64) {
+	if h.closeDevice(id) {
+		// Many a program ends next, as if what it saw happen had left the device.
+		h.network.Flush()
+	}
+}
+
+// closeDevice ends what the program closed, and reports whether that was a
+// device.
+func (h *host) closeDevice(id uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c := h.contexts[id]; c != nil {
@@ -358,11 +367,12 @@ func (h *host) Closed(id uint64) {
 			h.leaks[kind] += n
 		}
 		c.fabric.fabric.Stop()
-		return
+		return true
 	}
 	for _, c := range h.contexts {
 		if c.CloseEvents(id) {
-			return
+			break
 		}
 	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 
 	"github.com/goverbs/goverbs/sim/internal/fabric"
@@ -19,7 +20,7 @@ type prefix struct {
 
 const (
 	magic   = 0x6d697367 // "gsim"
-	version = 3
+	version = 4
 
 	maxPayload = 1 << 30
 )
@@ -36,6 +37,17 @@ func appendFrame(b []byte, m *fabric.Message) ([]byte, error) {
 		return nil, err
 	}
 	return binary.Append(b, binary.LittleEndian, &m.Header)
+}
+
+// writeFrame sends a message.
+func writeFrame(conn net.Conn, m *fabric.Message) error {
+	head, err := appendFrame(nil, m)
+	if err != nil {
+		return err
+	}
+	bufs := net.Buffers{head, m.Payload}
+	_, err = bufs.WriteTo(conn)
+	return err
 }
 
 // readFrame reads a message. At the end of the stream the error is io.EOF.

@@ -5,11 +5,13 @@ package link
 import (
 	"bytes"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
@@ -105,6 +107,113 @@ func TestMessagesArriveInOrder(t *testing.T) {
 		if m := <-inB.got; m.ID != uint64(i) || len(m.Payload) != i*1000 {
 			t.Fatalf("message %d has %d bytes, want message %d", m.ID, len(m.Payload), i)
 		}
+	}
+}
+
+// listen takes a slot for a process that the test plays.
+func listen(t *testing.T, n *Node, slot uint32) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", n.socket(slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// diary is a Receiver that remembers the order of what happened.
+type diary chan string
+
+func (d diary) Deliver(*fabric.Message) { d <- "answer" }
+func (d diary) Lost(uint32)             { d <- "loss" }
+
+func TestAnswersComeBeforeTheLoss(t *testing.T) {
+	events := make(diary, 10)
+	n, err := Join(t.TempDir(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t, n, 7)
+	for range 2 {
+		n.Send(7, message(1, make([]byte, 1000)))
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := readFrame(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.IsAnswer, m.Payload = true, nil
+	if err := writeFrame(conn, m); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close() // the other request is not even read
+	for _, want := range []string{"answer", "loss"} {
+		if got := <-events; got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestAnswersGoToWhoAsked(t *testing.T) {
+	dir := t.TempDir()
+	a, inA := join(t, dir)
+	b, inB := join(t, dir)
+	m := message(1, nil)
+	m.AnswerTo = a.Slot
+	a.Send(b.Slot, m)
+	<-inB.got
+	for id := range uint64(3) {
+		answer := message(id, nil)
+		answer.IsAnswer = true
+		b.Send(a.Slot, answer)
+	}
+	for id := range uint64(3) {
+		if m := <-inA.got; m.ID != id || !m.IsAnswer {
+			t.Errorf("got message %d, answer %v, want answer %d", m.ID, m.IsAnswer, id)
+		}
+	}
+}
+
+func TestFlushedMessagesHaveLeft(t *testing.T) {
+	n, _ := join(t, t.TempDir())
+	l := listen(t, n, 7)
+	want := 0
+	for id := range uint64(20) {
+		m := message(id, make([]byte, 100))
+		want += len(frame(t, m))
+		n.Send(7, m)
+	}
+	n.Flush()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		if got, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ); err != nil || got != want {
+			t.Errorf("%d bytes are there, want %d: %v", got, want, err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFlushDoesNotWaitForTheDead(t *testing.T) {
+	n, in := join(t, t.TempDir())
+	n.Send(77, message(1, nil))
+	<-in.lost
+	n.Flush()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unwritten != 0 || len(n.called) != 0 {
+		t.Errorf("%d messages to %d processes are left", n.unwritten, len(n.called))
 	}
 }
 
