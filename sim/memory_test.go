@@ -4,8 +4,10 @@ package sim_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -158,5 +160,17 @@ func TestNothingOnDemand(t *testing.T) {
 				t.Errorf("a write at %#x succeeds", at)
 			}
 		})
+	}
+}
+
+func TestAdviceIsUnsupported(t *testing.T) {
+	newFabric(t, nil)
+	for _, device := range []string{"sim_mlx5_0", "sim_efa_0"} {
+		n := openNode(t, device)
+		sge := &take[ibverbs.SGE](n, 1)[0]
+		*sge = ibverbs.SGE{Addr: addr(n.buf), Length: 100, LKey: n.mr.LKey}
+		if err := ibverbs.AdviseMR(n.pd, ibverbs.IBV_ADVISE_MR_ADVICE_PREFETCH, ibverbs.IBV_ADVISE_MR_FLAG_FLUSH, sge, 1); !errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Errorf("%s: %v", device, err)
+		}
 	}
 }

@@ -34,12 +34,6 @@ var suiteRuns = []struct {
 		"test_mlx5_dm_ops.Mlx5DmOpAddresses.test_parallel_dm_atomic_ops":           deviceMemory,
 		"test_mlx5_timestamp.TimeStampTest.test_timestamp_free_running_rc_traffic": "the page with the device's clock is not emulated",
 		"test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write":           "a device can't be imported by its descriptor",
-		"test_odp.OdpTestCase.test_odp_async_prefetch_rc_traffic":                  advice,
-		"test_odp.OdpTestCase.test_odp_implicit_async_prefetch_rc_traffic":         advice,
-		"test_odp.OdpTestCase.test_odp_implicit_sync_prefetch_rc_traffic":          advice,
-		"test_odp.OdpTestCase.test_odp_prefetch_async_no_page_fault_rc_traffic":    advice,
-		"test_odp.OdpTestCase.test_odp_prefetch_sync_no_page_fault_rc_traffic":     advice,
-		"test_odp.OdpTestCase.test_odp_sync_prefetch_rc_traffic":                   advice,
 		"test_qpex.QpExTestCase.test_full_rq_bad_flow":                             "the queried length of a receive queue is the one ordered, not the one made",
 	}, map[string]string{
 		"test_cq.CQTest.test_resize_cq":              "a queue can be made smaller than what is in it",
@@ -49,10 +43,7 @@ var suiteRuns = []struct {
 	{"sim_efa_0", 55, nil, nil},
 }
 
-const (
-	deviceMemory = "device memory and the command that tells of it are not emulated"
-	advice       = "advice on regions is refused with another errno than the suite takes for unsupported"
-)
+const deviceMemory = "device memory and the command that tells of it are not emulated"
 
 func TestPyverbs(t *testing.T) {
 	library(t)

@@ -205,6 +205,7 @@ func init() {
 		write(uapi.CmdRegMR):                       {"reg_mr", (*Context).regMR, pin},
 		write(uapi.CmdReregMR):                     {"rereg_mr", (*Context).reregMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRRegDMABuf, 0}: {"reg_dmabuf_mr", (*Context).regDMABuf, nil},
+		{uapi.ObjectMR, uapi.MethodMRAdvise, 0}:    {"advise_mr", (*Context).adviseMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {"query_mr", (*Context).queryMR, nil},
 		{uapi.ObjectMR, uapi.MethodEFAMRQuery, 0}:  {"query_mr", (*Context).efaQueryMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},

@@ -225,6 +225,15 @@ func (c *Context) regDMABuf(r *uapi.Request) error {
 	return nil
 }
 
+// adviseMR refuses as mlx5's driver does in a kernel that can't page on demand:
+// memory is reached where it is, and nothing can be fetched ahead.
+func (c *Context) adviseMR(*uapi.Request) error {
+	if !c.isMlx5() {
+		return syscall.EPROTONOSUPPORT
+	}
+	return syscall.EOPNOTSUPP
+}
+
 func (c *Context) queryMR(r *uapi.Request) error {
 	h, _ := r.Handle(uapi.AttrMRQueryHandle)
 	m, err := lookup[*mr](&c.objects, h)
