@@ -4,6 +4,8 @@ package sim_test
 
 import (
 	"bytes"
+	"errors"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -227,6 +229,24 @@ func TestResizeCompletionQueue(t *testing.T) {
 		for ; done < n; done++ {
 			a.waitSend(uint64(done), ibverbs.IBV_WC_SUCCESS)
 		}
+	}
+}
+
+// A queue pair tells how much it can take, which may be more than was ordered.
+func TestQueriedReceiveQueueCanBeFilled(t *testing.T) {
+	_, e := pair(t, endConfig{depth: 50})
+	attr, init := &take[ibverbs.QPAttr](e.node, 1)[0], &take[ibverbs.QPInitAttr](e.node, 1)[0]
+	if err := ibverbs.QueryQP(e.qp, attr, ibverbs.IBV_QP_CAP, init); err != nil {
+		t.Fatal(err)
+	}
+	if c := attr.Cap; c.MaxRecvWR < 50 || c.MaxRecvSGE < maxSGE || c != init.Cap {
+		t.Errorf("capacity is %+v and %+v", c, init.Cap)
+	}
+	for id := range uint64(attr.Cap.MaxRecvWR) {
+		e.postRecv(id, piece{0, 8})
+	}
+	if err := ibverbs.PostRecv(e.qp, e.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(e.bad))); !errors.Is(err, syscall.ENOMEM) {
+		t.Errorf("one too many: %v", err)
 	}
 }
 

@@ -92,6 +92,16 @@ func NewQP(cfg QPConfig) (*QP, error) {
 	return &QP{cfg: cfg, rq: cfg.Buf, sq: cfg.Buf + dma.Addr(cfg.RecvCount<<cfg.RecvShift)}, nil
 }
 
+// RecvCapacity returns how many receive requests the queue has room for, and
+// how many pieces of memory each may name: at least what was ordered. Shared
+// queues have their own.
+func (q *QP) RecvCapacity() (requests, pieces uint32) {
+	if q.SRQ != nil || q.cfg.RecvCount == 0 {
+		return 0, 0
+	}
+	return uint32(q.cfg.RecvCount), 1 << q.cfg.RecvShift / segment
+}
+
 // Reset implements fabric.Queues.
 func (q *QP) Reset() {
 	q.sent, q.received = 0, 0

@@ -174,6 +174,7 @@ func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, share
 		m.SRQ = shared.SRQ
 	}
 	q.Queues = m
+	q.cap.MaxRecvWR, q.cap.MaxRecvSGE = m.RecvCapacity()
 	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateQPResp{BFRegIndex: in.BFRegIndex})
 	return nil
 }
