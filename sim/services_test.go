@@ -281,3 +281,22 @@ func TestInfiniBandConnection(t *testing.T) {
 		t.Error("wrong bytes")
 	}
 }
+
+// A queue cannot be made smaller than what is in it, or comes by requests that
+// were posted before.
+func TestCompletionQueueKeepsRoomForWhatIsInIt(t *testing.T) {
+	a, b := pair(t, endConfig{depth: 7})
+	const posted = 6
+	for id := range uint64(posted) {
+		a.post(request{id: id, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	}
+	if err := ibverbs.ResizeCQ(a.scq, 1); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("resized to 1: %v", err)
+	}
+	for id := range uint64(posted) {
+		a.waitSend(id, ibverbs.IBV_WC_SUCCESS)
+	}
+	if err := ibverbs.ResizeCQ(a.scq, 1); err != nil {
+		t.Errorf("empty: %v", err)
+	}
+}

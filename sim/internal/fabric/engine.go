@@ -156,11 +156,7 @@ func (f *Fabric) Step() (n int, waiting time.Duration) {
 	f.Lock()
 	defer f.Unlock()
 	f.engine.nextAt = 0
-	if !f.paused {
-		for i := 0; i < len(f.qps); i++ {
-			n += f.qps[i].run(turnRequests)
-		}
-	}
+	n = f.Turn()
 	for i := 0; i < len(f.pollers); i++ {
 		n += f.pollers[i].Poll()
 	}
@@ -168,6 +164,16 @@ func (f *Fabric) Step() (n int, waiting time.Duration) {
 		return n, -1
 	}
 	return n, max(0, f.engine.nextAt-f.now())
+}
+
+// Turn gives every queue pair a turn, unless the engine pauses. It returns how
+// many requests ended. Commands that a device answers after what was posted
+// before them begin with it.
+func (f *Fabric) Turn() (n int) {
+	for i := 0; i < len(f.qps) && !f.paused; i++ {
+		n += f.qps[i].run(turnRequests)
+	}
+	return n
 }
 
 // Pause has the engine leave requests alone, or no longer.

@@ -83,6 +83,7 @@ func (c *Context) resizeCQ(r *uapi.Request) error {
 	if err != nil || in.CQE == 0 || int(in.CQE) > c.device.Limits.MaxCQE {
 		return syscall.EINVAL
 	}
+	c.fabric.Turn() // what completes by then counts
 	if err := c.identity.Driver.resizeCQ(r, q, int(in.CQE)); err != nil {
 		return err
 	}
