@@ -132,7 +132,13 @@ func TestOrderIsKeptBetweenProcesses(t *testing.T) {
 	}
 }
 
-// A peer that dies leaves one error, and the rest flushed.
+// spendRetries lets the time pass that a forsaken request takes.
+func spendRetries(f *Fabric) {
+	f.start = f.start.Add(-longestRetries)
+	f.Step()
+}
+
+// A peer that dies leaves one error, after a while, and the rest flushed.
 func TestRequestsToALostProcess(t *testing.T) {
 	p := newRemotePair(t, RC)
 	p.qa.posted = make([]Request, 20)
@@ -141,6 +147,10 @@ func TestRequestsToALostProcess(t *testing.T) {
 	}
 	p.a.Step()
 	p.a.Lost(2)
+	if len(p.qa.sent) != 0 {
+		t.Errorf("ended at once with %v", p.qa.sent)
+	}
+	spendRetries(p.a)
 	want := append([]Status{RetryExceeded}, slices.Repeat([]Status{FlushError}, 19)...)
 	if !slices.Equal(p.qa.sent, want) {
 		t.Errorf("ended with %v", p.qa.sent)

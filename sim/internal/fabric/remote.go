@@ -3,6 +3,7 @@ package fabric
 import (
 	"runtime"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
@@ -169,7 +170,9 @@ func (f *Fabric) answered(q *QP, m *Message) {
 		}
 	}
 	runtime.KeepAlive(m)
-	if o.answer == answered || q.persist(t, &o) {
+	if o.answer == dead {
+		q.forsake(t)
+	} else if o.answer == answered || q.persist(t, &o) {
 		q.end(t, &o)
 	} else if q.Type.ordered() {
 		for _, behind := range q.flights[i+1:] {
@@ -178,14 +181,31 @@ func (f *Fabric) answered(q *QP, m *Message) {
 	}
 }
 
+// longestRetries bounds how long another process's silence is waited for when
+// there is nobody to break it.
+const longestRetries = 100 * time.Millisecond
+
+// forsake has a request end for want of an answer, when its retries are spent:
+// a program that has all it wanted may leave before this one has seen what
+// came, with requests under way that neither needs.
+func (q *QP) forsake(t *flight) {
+	wait := longestRetries
+	if q.Attr.Timeout != 0 {
+		wait = min(wait, 4096*time.Nanosecond<<q.Attr.Timeout*time.Duration(q.Attr.RetryCount+1))
+	}
+	f := q.Device.fabric
+	t.awaiting, t.decided, t.result, t.until = 0, true, ended(RetryExceeded), f.now()+wait
+	f.wakeAt(t.until)
+}
+
 // Lost is told that a process is gone. It takes the lock itself.
 func (f *Fabric) Lost(slot uint32) {
 	f.Lock()
 	defer f.Unlock()
 	for _, q := range f.qps {
-		for _, t := range slices.Clone(q.flights) {
-			if t.awaiting != 0 && t.awaitingSlot == slot && slices.Contains(q.flights, t) { // not flushed with another
-				q.end(t, &outcome{status: RetryExceeded})
+		for _, t := range q.flights {
+			if t.awaiting != 0 && t.awaitingSlot == slot {
+				q.forsake(t)
 			}
 		}
 	}

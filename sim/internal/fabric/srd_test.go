@@ -179,5 +179,6 @@ func TestDatagramsToAnotherProcess(t *testing.T) {
 	f.Lost(1)          // which is another process
 	checkEnds(t, qa)
 	f.Lost(2)
+	spendRetries(f)
 	checkEnds(t, qa, endedRequest{2, RetryExceeded})
 }
