@@ -114,7 +114,7 @@ func (q *QP) nextInOrder(now time.Duration) *flight {
 		if fetch {
 			fetches++
 		}
-		if t.awaiting != 0 {
+		if t.awaiting != 0 && !t.decided {
 			continue
 		}
 		mayFollow := !t.decided && !t.Fence && (fetch || t.Op == OpSend || t.Op == OpWrite) &&
@@ -131,7 +131,7 @@ func (q *QP) nextInOrder(now time.Duration) *flight {
 // engine is told.
 func (q *QP) ready(t *flight, now time.Duration) bool {
 	switch {
-	case t.awaiting != 0:
+	case t.awaiting != 0 && !t.decided:
 		return false
 	case t.until > now:
 		q.Device.fabric.wakeAt(t.until)

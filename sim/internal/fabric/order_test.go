@@ -156,3 +156,17 @@ func TestRequestsToALostProcess(t *testing.T) {
 		t.Errorf("ended with %v", p.qa.sent)
 	}
 }
+
+// What a peer answered before it died counts, even if it is known later.
+func TestAnswersOfALostProcessCount(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = []Request{{Op: OpWrite}, {Op: OpWrite}}
+	p.a.Step()
+	p.carry(&p.out, p.b, 1)
+	p.a.Lost(2)
+	p.carry(&p.in, p.a, 1)
+	spendRetries(p.a)
+	if want := []Status{Success, RetryExceeded}; !slices.Equal(p.qa.sent, want) {
+		t.Errorf("ended with %v, want %v", p.qa.sent, want)
+	}
+}

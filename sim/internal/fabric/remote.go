@@ -157,7 +157,7 @@ func (f *Fabric) answered(q *QP, m *Message) {
 		return
 	}
 	t := q.flights[i]
-	t.awaiting = 0
+	t.awaiting, t.decided, t.until = 0, false, 0
 	o := outcome{answer: m.Answer, status: m.Status, timer: m.Timer}
 	if len(m.Payload) > 0 && o.answer == answered {
 		var ok bool
@@ -187,14 +187,15 @@ const longestRetries = 100 * time.Millisecond
 
 // forsake has a request end for want of an answer, when its retries are spent:
 // a program that has all it wanted may leave before this one has seen what
-// came, with requests under way that neither needs.
+// came, with requests under way that neither needs. Answers that the news of
+// its end has overtaken still count.
 func (q *QP) forsake(t *flight) {
 	wait := longestRetries
 	if q.Attr.Timeout != 0 {
 		wait = min(wait, 4096*time.Nanosecond<<q.Attr.Timeout*time.Duration(q.Attr.RetryCount+1))
 	}
 	f := q.Device.fabric
-	t.awaiting, t.decided, t.result, t.until = 0, true, ended(RetryExceeded), f.now()+wait
+	t.decided, t.result, t.until = true, ended(RetryExceeded), f.now()+wait
 	f.wakeAt(t.until)
 }
 
@@ -204,7 +205,7 @@ func (f *Fabric) Lost(slot uint32) {
 	defer f.Unlock()
 	for _, q := range f.qps {
 		for _, t := range q.flights {
-			if t.awaiting != 0 && t.awaitingSlot == slot {
+			if t.awaiting != 0 && t.awaitingSlot == slot && !t.decided {
 				q.forsake(t)
 			}
 		}

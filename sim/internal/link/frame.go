@@ -20,7 +20,7 @@ type prefix struct {
 
 const (
 	magic   = 0x6d697367 // "gsim"
-	version = 4
+	version = 3
 
 	maxPayload = 1 << 30
 )

@@ -121,62 +121,6 @@ func listen(t *testing.T, n *Node, slot uint32) net.Listener {
 	return l
 }
 
-// diary is a Receiver that remembers the order of what happened.
-type diary chan string
-
-func (d diary) Deliver(*fabric.Message) { d <- "answer" }
-func (d diary) Lost(uint32)             { d <- "loss" }
-
-func TestAnswersComeBeforeTheLoss(t *testing.T) {
-	events := make(diary, 10)
-	n, err := Join(t.TempDir(), events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := listen(t, n, 7)
-	for range 2 {
-		n.Send(7, message(1, make([]byte, 1000)))
-	}
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := readFrame(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.IsAnswer, m.Payload = true, nil
-	if err := writeFrame(conn, m); err != nil {
-		t.Fatal(err)
-	}
-	conn.Close() // the other request is not even read
-	for _, want := range []string{"answer", "loss"} {
-		if got := <-events; got != want {
-			t.Fatalf("%s, want %s", got, want)
-		}
-	}
-}
-
-func TestAnswersGoToWhoAsked(t *testing.T) {
-	dir := t.TempDir()
-	a, inA := join(t, dir)
-	b, inB := join(t, dir)
-	m := message(1, nil)
-	m.AnswerTo = a.Slot
-	a.Send(b.Slot, m)
-	<-inB.got
-	for id := range uint64(3) {
-		answer := message(id, nil)
-		answer.IsAnswer = true
-		b.Send(a.Slot, answer)
-	}
-	for id := range uint64(3) {
-		if m := <-inA.got; m.ID != id || !m.IsAnswer {
-			t.Errorf("got message %d, answer %v, want answer %d", m.ID, m.IsAnswer, id)
-		}
-	}
-}
-
 func TestFlushedMessagesHaveLeft(t *testing.T) {
 	n, _ := join(t, t.TempDir())
 	l := listen(t, n, 7)
@@ -212,8 +156,8 @@ func TestFlushDoesNotWaitForTheDead(t *testing.T) {
 	n.Flush()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.unwritten != 0 || len(n.called) != 0 {
-		t.Errorf("%d messages to %d processes are left", n.unwritten, len(n.called))
+	if n.unwritten != 0 || len(n.peers) != 0 {
+		t.Errorf("%d messages to %d processes are left", n.unwritten, len(n.peers))
 	}
 }
 
