@@ -29,6 +29,7 @@ demo: go ## copy a file between two processes by RDMA, on a real device or in a 
 test: go ## run every test, on emulated devices where there are no others
 	$(need) "a C compiler for cgo and the race detector, and rdma-core" $(COMPILER) $(RUNTIME)
 	@.ci/test ./...
+	@RDMA_TEST_BACKEND=verbs .ci/test ./rdma/ # the vendors' devices by standard verbs
 
 test-foreign: go ## run rdma-core's programs, its test suite and perftest on emulated devices
 	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(PROGRAMS)

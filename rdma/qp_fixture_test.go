@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/goverbs/goverbs/backends/mlx5"
 	_ "github.com/goverbs/goverbs/backends/verbs"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
