@@ -128,6 +128,9 @@ static int hand_ibv_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, str
 		qp->op(qp, ##__VA_ARGS__);     \
 	} while (0)
 
+// Where in a chain of n a request is; 0 if the provider did not say.
+#define BATCH_INDEX(chain, wr, n) ((wr) >= (chain) && (wr) < (chain) + (n) ? (uint32_t)((wr) - (chain)) : 0)
+
 // The scatter list of a request, or its bytes if they go with it.
 static int batch_data(struct ibv_qp_ex *qp, const struct batch_wr *wr)
 {
@@ -153,7 +156,21 @@ static int batch_data(struct ibv_qp_ex *qp, const struct batch_wr *wr)
 	return 0;
 }
 
-static int batch_one(struct ibv_qp_ex *qp, const struct batch_wr *wr)
+static struct ibv_mw_bind_info batch_bind_info(const struct batch_wr *wr)
+{
+	return (struct ibv_mw_bind_info){
+		.mr = wr->mr,
+		.addr = wr->mw_addr,
+		.length = wr->mw_length,
+		.mw_access_flags = wr->mw_access,
+	};
+}
+
+// How the request of a dynamically connected initiator names its target: a
+// call of libmlx5, which stands in an object of its own.
+typedef void batch_set_dc_addr(void *qp, struct ibv_ah *ah, uint32_t dctn, uint64_t key);
+
+static int batch_one(struct ibv_qp_ex *qp, const struct batch_dc *dc, const struct batch_wr *wr)
 {
 	qp->wr_id = wr->wr_id;
 	qp->wr_flags = wr->flags;
@@ -185,23 +202,31 @@ static int batch_one(struct ibv_qp_ex *qp, const struct batch_wr *wr)
 	case IBV_WR_LOCAL_INV:
 		BATCH_CALL(wr_local_inv, wr->invalidate_rkey);
 		return 0; // has neither data nor address
+	case IBV_WR_BIND_MW: {
+		struct ibv_mw_bind_info info = batch_bind_info(wr);
+
+		BATCH_CALL(wr_bind_mw, wr->mw, wr->rkey, &info);
+		return 0;
+	}
 	default:
 		return EINVAL;
 	}
-	if (wr->ah)
-		BATCH_CALL(wr_set_ud_addr, wr->ah, wr->remote_qpn, wr->remote_qkey);
+	if (dc)
+		((batch_set_dc_addr *)dc->set_addr)(dc->qp, wr->ah, wr->remote_qpn, wr->remote_key);
+	else if (wr->ah)
+		BATCH_CALL(wr_set_ud_addr, wr->ah, wr->remote_qpn, wr->remote_key);
 	if (wr->remote_srqn)
 		BATCH_CALL(wr_set_xrc_srqn, wr->remote_srqn);
 	return batch_data(qp, wr);
 }
 
 // Posts all n requests or none; *bad is the one that was refused, or n if the
-// provider refused them together.
-static int hand_batch_post(struct ibv_qp_ex *qp, const struct batch_wr *wr, uint32_t n, uint32_t *bad)
+// provider refused them together. dc is null but for initiators.
+static int hand_batch_post(struct ibv_qp_ex *qp, const struct batch_dc *dc, const struct batch_wr *wr, uint32_t n, uint32_t *bad)
 {
 	qp->wr_start(qp);
 	for (uint32_t i = 0; i < n; i++) {
-		int ret = batch_one(qp, &wr[i]);
+		int ret = batch_one(qp, dc, &wr[i]);
 
 		if (ret) {
 			qp->wr_abort(qp);
@@ -211,6 +236,83 @@ static int hand_batch_post(struct ibv_qp_ex *qp, const struct batch_wr *wr, uint
 	}
 	*bad = n;
 	return qp->wr_complete(qp);
+}
+
+// A request as the older interface has it.
+static void chain_one(struct ibv_send_wr *to, const struct batch_wr *wr, struct ibv_send_wr *next)
+{
+	to->wr_id = wr->wr_id;
+	to->next = next;
+	to->sg_list = wr->sg_list;
+	to->num_sge = wr->num_sge;
+	to->opcode = wr->opcode;
+	to->send_flags = wr->flags;
+	switch (wr->opcode) {
+	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_LOCAL_INV:
+		to->invalidate_rkey = wr->invalidate_rkey;
+		break;
+	default:
+		to->imm_data = wr->imm_data;
+	}
+	switch (wr->opcode) {
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		to->wr.atomic.remote_addr = wr->remote_addr;
+		to->wr.atomic.compare_add = wr->compare_add;
+		to->wr.atomic.swap = wr->swap;
+		to->wr.atomic.rkey = wr->rkey;
+		break;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		to->wr.rdma.remote_addr = wr->remote_addr;
+		to->wr.rdma.rkey = wr->rkey;
+		break;
+	case IBV_WR_BIND_MW:
+		to->num_sge = 0;
+		to->bind_mw.mw = wr->mw;
+		to->bind_mw.rkey = wr->rkey;
+		to->bind_mw.bind_info = batch_bind_info(wr);
+		break;
+	default:
+		to->wr.ud.ah = wr->ah;
+		to->wr.ud.remote_qpn = wr->remote_qpn;
+		to->wr.ud.remote_qkey = wr->remote_key;
+	}
+	to->qp_type.xrc.remote_srqn = wr->remote_srqn;
+}
+
+// Posts n requests through the older interface; chain has room for them. *bad
+// is how many were accepted before one was refused.
+static int hand_batch_send(struct ibv_qp *qp, const struct batch_wr *wr, uint32_t n, struct ibv_send_wr *chain, uint32_t *bad)
+{
+	struct ibv_send_wr *refused = chain;
+	int ret;
+
+	for (uint32_t i = 0; i < n; i++)
+		chain_one(&chain[i], &wr[i], i + 1 < n ? &chain[i + 1] : 0);
+	ret = qp->context->ops.post_send(qp, chain, &refused);
+	*bad = ret ? BATCH_INDEX(chain, refused, n) : n;
+	return ret;
+}
+
+// Posts n receives to qp, or to srq if that is not null.
+static int hand_batch_recv(struct ibv_qp *qp, struct ibv_srq *srq, const struct batch_wr *wr, uint32_t n, struct ibv_recv_wr *chain,
+			   uint32_t *bad)
+{
+	struct ibv_recv_wr *refused = chain;
+	int ret;
+
+	for (uint32_t i = 0; i < n; i++) {
+		chain[i].wr_id = wr[i].wr_id;
+		chain[i].next = i + 1 < n ? &chain[i + 1] : 0;
+		chain[i].sg_list = wr[i].sg_list;
+		chain[i].num_sge = wr[i].num_sge;
+	}
+	ret = srq ? srq->context->ops.post_srq_recv(srq, chain, &refused) : qp->context->ops.post_recv(qp, chain, &refused);
+	*bad = ret ? BATCH_INDEX(chain, refused, n) : n;
+	return ret;
 }
 
 // A completion queue has readers for the fields that it was created with. Of

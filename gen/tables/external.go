@@ -11,6 +11,8 @@ var (
 	i64  = facts.Type{Kind: facts.Int, Name: "long", Size: 8}
 	be16 = facts.Type{Kind: facts.TypedefType, Name: "__be16", Size: 2, Elem: &u16}
 	be32 = facts.Type{Kind: facts.TypedefType, Name: "__be32", Size: 4, Elem: &u32}
+
+	address = facts.Type{Kind: facts.Pointer, Size: 8, Elem: &facts.Type{Kind: facts.Void}}
 )
 
 func bytes(n int64) facts.Type { return facts.Type{Kind: facts.Array, Size: n, Len: n, Elem: &u8} }
@@ -60,7 +62,7 @@ var Ours = map[string][]*facts.Record{
 		{Tag: "struct ib_uverbs_query_port_resp", Size: 40, Align: 4, Fields: []facts.Field{
 			{Name: "data", Type: facts.Type{Kind: facts.Array, Size: 40, Len: 10, Elem: &u32}, Size: 40},
 		}},
-		{Tag: "struct batch_wr", Size: 88, Align: 8, Fields: []facts.Field{
+		{Tag: "struct batch_wr", Size: 128, Align: 8, Fields: []facts.Field{
 			{Name: "wr_id", Type: u64, Size: 8},
 			{Name: "opcode", Type: u32, Offset: 8, Size: 4},
 			{Name: "flags", Type: u32, Offset: 12, Size: 4},
@@ -71,12 +73,21 @@ var Ours = map[string][]*facts.Record{
 			{Name: "compare_add", Type: u64, Offset: 40, Size: 8},
 			{Name: "swap", Type: u64, Offset: 48, Size: 8},
 			{Name: "ah", Type: pointer("struct ibv_ah"), Offset: 56, Size: 8},
-			{Name: "remote_qpn", Type: u32, Offset: 64, Size: 4},
-			{Name: "remote_qkey", Type: u32, Offset: 68, Size: 4},
-			{Name: "imm_data", Type: be32, Offset: 72, Size: 4},
-			{Name: "invalidate_rkey", Type: u32, Offset: 76, Size: 4},
-			{Name: "remote_srqn", Type: u32, Offset: 80, Size: 4},
-			{Name: "reserved", Type: u32, Offset: 84, Size: 4},
+			{Name: "remote_key", Type: u64, Offset: 64, Size: 8},
+			{Name: "remote_qpn", Type: u32, Offset: 72, Size: 4},
+			{Name: "imm_data", Type: be32, Offset: 76, Size: 4},
+			{Name: "invalidate_rkey", Type: u32, Offset: 80, Size: 4},
+			{Name: "remote_srqn", Type: u32, Offset: 84, Size: 4},
+			{Name: "mw", Type: pointer("struct ibv_mw"), Offset: 88, Size: 8},
+			{Name: "mr", Type: pointer("struct ibv_mr"), Offset: 96, Size: 8},
+			{Name: "mw_addr", Type: u64, Offset: 104, Size: 8},
+			{Name: "mw_length", Type: u64, Offset: 112, Size: 8},
+			{Name: "mw_access", Type: u32, Offset: 120, Size: 4},
+			{Name: "reserved", Type: u32, Offset: 124, Size: 4},
+		}},
+		{Tag: "struct batch_dc", Size: 16, Align: 8, Fields: []facts.Field{
+			{Name: "qp", Type: address, Size: 8},
+			{Name: "set_addr", Type: address, Offset: 8, Size: 8},
 		}},
 	},
 }
@@ -86,8 +97,24 @@ var OurFuncs = map[string][]*facts.Func{
 	"ibverbs": {
 		{Name: "batch_post", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{
 			{Name: "qp", Type: pointer("struct ibv_qp_ex")},
+			{Name: "dc", Type: pointer("struct batch_dc")},
 			{Name: "wr", Type: pointer("struct batch_wr")},
 			{Name: "n", Type: u32},
+			{Name: "bad", Type: facts.Type{Kind: facts.Pointer, Size: 8, Elem: &u32}},
+		}},
+		{Name: "batch_send", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{
+			{Name: "qp", Type: pointer("struct ibv_qp")},
+			{Name: "wr", Type: pointer("struct batch_wr")},
+			{Name: "n", Type: u32},
+			{Name: "chain", Type: pointer("struct ibv_send_wr")},
+			{Name: "bad", Type: facts.Type{Kind: facts.Pointer, Size: 8, Elem: &u32}},
+		}},
+		{Name: "batch_recv", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{
+			{Name: "qp", Type: pointer("struct ibv_qp")},
+			{Name: "srq", Type: pointer("struct ibv_srq")},
+			{Name: "wr", Type: pointer("struct batch_wr")},
+			{Name: "n", Type: u32},
+			{Name: "chain", Type: pointer("struct ibv_recv_wr")},
 			{Name: "bad", Type: facts.Type{Kind: facts.Pointer, Size: 8, Elem: &u32}},
 		}},
 		{Name: "batch_poll", Header: "infiniband/verbs.h", Kind: facts.Inline, Result: i32, Params: []facts.Param{

@@ -106,6 +106,8 @@ var ByHand = map[string]string{
 	"ibv_bind_mw":         "",
 	"ibv_post_srq_ops":    "",
 	"batch_post":          "",
+	"batch_send":          "",
+	"batch_recv":          "",
 	"batch_poll":          "",
 	"batch_spin":          "",
 }

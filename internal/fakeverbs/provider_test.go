@@ -27,7 +27,7 @@ func newBench(tb testing.TB, n int) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	arena, err := capi.NewArena(n * 512)
+	arena, err := capi.NewArena(n * 640)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -118,12 +118,33 @@ func TestRefusedRequestIsNamed(t *testing.T) {
 	}
 }
 
+func TestBatchSendTellsHowManyWereAccepted(t *testing.T) {
+	b := newBench(t, 3)
+	b.fillBatch()
+	b.batch[1].Opcode, b.batch[1].ImmData = ibverbs.IBV_WR_SEND_WITH_IMM, capi.ToBe32(5)
+	bad := uint32(99)
+	if err := ibverbs.BatchSend(b.QP(), &b.batch[0], 3, &b.wr[0], &bad); err != nil || bad != 3 {
+		t.Fatal(err, bad)
+	}
+	if n, err := ibverbs.PollCQ(b.CQ(), 3, &b.wc[0]); n != 3 || err != nil || b.wc[1].ImmData().Host() != 5 {
+		t.Error(n, err, b.wc[1])
+	}
+	b.batch[2].NumSGE = 2
+	if err := ibverbs.BatchSend(b.QP(), &b.batch[0], 3, &b.wr[0], &bad); err != syscall.EINVAL || bad != 2 {
+		t.Error(err, bad)
+	}
+	b.Answer(int32(syscall.ENOMEM), 0)
+	if err := ibverbs.BatchSend(b.QP(), &b.batch[0], 3, &b.wr[0], &bad); err != syscall.ENOMEM || bad != 0 {
+		t.Error(err, bad)
+	}
+}
+
 func TestBatchPostsAllOrNothing(t *testing.T) {
 	b := newBench(t, 4)
 	b.fillBatch()
 	b.batch[2].Opcode, b.batch[2].ImmData = ibverbs.IBV_WR_SEND_WITH_IMM, capi.ToBe32(5)
 	bad := uint32(99)
-	if err := ibverbs.BatchPost(b.QPEx(), &b.batch[0], 4, &bad); err != nil || bad != 4 {
+	if err := ibverbs.BatchPost(b.QPEx(), nil, &b.batch[0], 4, &bad); err != nil || bad != 4 {
 		t.Fatal(err, bad)
 	}
 	n, err := ibverbs.BatchPoll(b.CQEx(), 4, &b.wc[0])
@@ -144,7 +165,7 @@ func TestBatchPostsAllOrNothing(t *testing.T) {
 
 	for _, opcode := range []ibverbs.WROpcode{99, ibverbs.IBV_WR_RDMA_READ} { // unknown; not of this queue pair
 		b.batch[1].Opcode = opcode
-		if err := ibverbs.BatchPost(b.QPEx(), &b.batch[0], 4, &bad); err == nil || bad != 1 {
+		if err := ibverbs.BatchPost(b.QPEx(), nil, &b.batch[0], 4, &bad); err == nil || bad != 1 {
 			t.Errorf("%v: %v, request %d", opcode, err, bad)
 		}
 		if n, err := ibverbs.BatchPoll(b.CQEx(), 4, &b.wc[0]); n != 0 || err != nil {
@@ -153,7 +174,7 @@ func TestBatchPostsAllOrNothing(t *testing.T) {
 	}
 	b.batch[1].Opcode = ibverbs.IBV_WR_SEND
 	b.Answer(int32(syscall.ENOMEM), 0)
-	if err := ibverbs.BatchPost(b.QPEx(), &b.batch[0], 4, &bad); err != syscall.ENOMEM || bad != 4 {
+	if err := ibverbs.BatchPost(b.QPEx(), nil, &b.batch[0], 4, &bad); err != syscall.ENOMEM || bad != 4 {
 		t.Error(err, bad)
 	}
 }
@@ -166,6 +187,7 @@ func TestFailureWithoutErrnoIsNeitherSuccessNorEPERM(t *testing.T) {
 	var bad capi.Ptr[ibverbs.SendWR]
 	var badRecv capi.Ptr[ibverbs.RecvWR]
 	index := uint32(0)
+	var recv [1]ibverbs.RecvWR
 	calls := map[string]func() error{
 		"post_send":     func() error { return ibverbs.PostSend(b.QP(), &b.wr[0], &bad) },
 		"post_recv":     func() error { return ibverbs.PostRecv(b.QP(), nil, &badRecv) },
@@ -177,7 +199,9 @@ func TestFailureWithoutErrnoIsNeitherSuccessNorEPERM(t *testing.T) {
 			}
 			return err
 		},
-		"batch_post": func() error { return ibverbs.BatchPost(b.QPEx(), &b.batch[0], 0, &index) },
+		"batch_send": func() error { return ibverbs.BatchSend(b.QP(), &b.batch[0], 1, &b.wr[0], &index) },
+		"batch_recv": func() error { return ibverbs.BatchRecv(b.QP(), nil, &b.batch[0], 1, &recv[0], &index) },
+		"batch_post": func() error { return ibverbs.BatchPost(b.QPEx(), nil, &b.batch[0], 0, &index) },
 	}
 	for name, call := range calls {
 		for _, test := range []struct {
@@ -225,7 +249,12 @@ func TestDataPathAllocatesNothing(t *testing.T) {
 		"batch post": func() {
 			var bad uint32
 			b.fillBatch()
-			_ = ibverbs.BatchPost(qpx, &b.batch[0], 64, &bad)
+			_ = ibverbs.BatchPost(qpx, nil, &b.batch[0], 64, &bad)
+		},
+		"batch send": func() {
+			var bad uint32
+			b.fillBatch()
+			_ = ibverbs.BatchSend(qp, &b.batch[0], 64, &b.wr[0], &bad)
 		},
 		"batch poll": func() {
 			var wc [16]ibverbs.WC

@@ -16,6 +16,10 @@ import (
 #cgo nocallback zz_batch_poll
 #cgo noescape zz_batch_post
 #cgo nocallback zz_batch_post
+#cgo noescape zz_batch_recv
+#cgo nocallback zz_batch_recv
+#cgo noescape zz_batch_send
+#cgo nocallback zz_batch_send
 #cgo noescape zz_batch_spin
 #cgo nocallback zz_batch_spin
 #cgo noescape zz_ibv_end_poll
@@ -331,10 +335,26 @@ func BatchPoll(cq *CQEx, n int32, wc *WC) (int, error) {
 
 // BatchPost posts n requests through the extended interface in one crossing
 // into C: all of them, or none. On failure *bad is the index of the request
-// that was refused, or n if the provider refused them together. It belongs to
-// one goroutine at a time.
-func BatchPost(qp *QPEx, wr *BatchWR, n uint32, bad *uint32) error {
-	r, err := C.zz_batch_post((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(unsafe.Pointer(wr)), C.uint32_t(n), (*C.uint8_t)(unsafe.Pointer(bad)))
+// that was refused, or n if the provider refused them together. dc is nil but
+// for dynamically connected initiators. It belongs to one goroutine at a time.
+func BatchPost(qp *QPEx, dc *BatchDC, wr *BatchWR, n uint32, bad *uint32) error {
+	r, err := C.zz_batch_post((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(unsafe.Pointer(dc)), (*C.uint8_t)(unsafe.Pointer(wr)), C.uint32_t(n), (*C.uint8_t)(unsafe.Pointer(bad)))
+	return capi.ValueError(int64(r), err)
+}
+
+// BatchRecv posts n receives to qp, or to srq if that is not nil, in one
+// crossing into C. chain has room for n requests. *bad is how many were
+// accepted. It belongs to one goroutine at a time.
+func BatchRecv(qp *QP, srq *SRQ, wr *BatchWR, n uint32, chain *RecvWR, bad *uint32) error {
+	r, err := C.zz_batch_recv((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(unsafe.Pointer(srq)), (*C.uint8_t)(unsafe.Pointer(wr)), C.uint32_t(n), (*C.uint8_t)(unsafe.Pointer(chain)), (*C.uint8_t)(unsafe.Pointer(bad)))
+	return capi.ValueError(int64(r), err)
+}
+
+// BatchSend posts n requests as PostSend does, in one crossing into C, for
+// queue pairs without the extended interface. chain has room for n requests.
+// *bad is how many were accepted. It belongs to one goroutine at a time.
+func BatchSend(qp *QP, wr *BatchWR, n uint32, chain *SendWR, bad *uint32) error {
+	r, err := C.zz_batch_send((*C.uint8_t)(unsafe.Pointer(qp)), (*C.uint8_t)(unsafe.Pointer(wr)), C.uint32_t(n), (*C.uint8_t)(unsafe.Pointer(chain)), (*C.uint8_t)(unsafe.Pointer(bad)))
 	return capi.ValueError(int64(r), err)
 }
 

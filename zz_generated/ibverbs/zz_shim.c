@@ -24,9 +24,19 @@ int32_t zz_batch_poll(uint8_t *a0, int32_t a1, uint8_t *a2)
 	return hand_batch_poll((void *)a0, a1, (void *)a2);
 }
 
-int32_t zz_batch_post(uint8_t *a0, uint8_t *a1, uint32_t a2, uint8_t *a3)
+int32_t zz_batch_post(uint8_t *a0, uint8_t *a1, uint8_t *a2, uint32_t a3, uint8_t *a4)
 {
-	return hand_batch_post((void *)a0, (void *)a1, a2, (void *)a3);
+	return hand_batch_post((void *)a0, (void *)a1, (void *)a2, a3, (void *)a4);
+}
+
+int32_t zz_batch_recv(uint8_t *a0, uint8_t *a1, uint8_t *a2, uint32_t a3, uint8_t *a4, uint8_t *a5)
+{
+	return hand_batch_recv((void *)a0, (void *)a1, (void *)a2, a3, (void *)a4, (void *)a5);
+}
+
+int32_t zz_batch_send(uint8_t *a0, uint8_t *a1, uint32_t a2, uint8_t *a3, uint8_t *a4)
+{
+	return hand_batch_send((void *)a0, (void *)a1, a2, (void *)a3, (void *)a4);
 }
 
 int32_t zz_batch_spin(uint8_t *a0, int32_t a1, uint8_t *a2, uint64_t a3)
@@ -989,7 +999,10 @@ void zz_set_ibv_qp_ex_wr_flags(uint8_t *p, uint32_t v)
 ZZ_FACT(sizeof(struct _ibv_device_ops) == 16);
 ZZ_FACT(offsetof(struct _ibv_device_ops, _dummy1) == 0);
 ZZ_FACT(offsetof(struct _ibv_device_ops, _dummy2) == 8);
-ZZ_FACT(sizeof(struct batch_wr) == 88);
+ZZ_FACT(sizeof(struct batch_dc) == 16);
+ZZ_FACT(offsetof(struct batch_dc, qp) == 0);
+ZZ_FACT(offsetof(struct batch_dc, set_addr) == 8);
+ZZ_FACT(sizeof(struct batch_wr) == 128);
 ZZ_FACT(offsetof(struct batch_wr, wr_id) == 0);
 ZZ_FACT(offsetof(struct batch_wr, opcode) == 8);
 ZZ_FACT(offsetof(struct batch_wr, flags) == 12);
@@ -1000,12 +1013,17 @@ ZZ_FACT(offsetof(struct batch_wr, remote_addr) == 32);
 ZZ_FACT(offsetof(struct batch_wr, compare_add) == 40);
 ZZ_FACT(offsetof(struct batch_wr, swap) == 48);
 ZZ_FACT(offsetof(struct batch_wr, ah) == 56);
-ZZ_FACT(offsetof(struct batch_wr, remote_qpn) == 64);
-ZZ_FACT(offsetof(struct batch_wr, remote_qkey) == 68);
-ZZ_FACT(offsetof(struct batch_wr, imm_data) == 72);
-ZZ_FACT(offsetof(struct batch_wr, invalidate_rkey) == 76);
-ZZ_FACT(offsetof(struct batch_wr, remote_srqn) == 80);
-ZZ_FACT(offsetof(struct batch_wr, reserved) == 84);
+ZZ_FACT(offsetof(struct batch_wr, remote_key) == 64);
+ZZ_FACT(offsetof(struct batch_wr, remote_qpn) == 72);
+ZZ_FACT(offsetof(struct batch_wr, imm_data) == 76);
+ZZ_FACT(offsetof(struct batch_wr, invalidate_rkey) == 80);
+ZZ_FACT(offsetof(struct batch_wr, remote_srqn) == 84);
+ZZ_FACT(offsetof(struct batch_wr, mw) == 88);
+ZZ_FACT(offsetof(struct batch_wr, mr) == 96);
+ZZ_FACT(offsetof(struct batch_wr, mw_addr) == 104);
+ZZ_FACT(offsetof(struct batch_wr, mw_length) == 112);
+ZZ_FACT(offsetof(struct batch_wr, mw_access) == 120);
+ZZ_FACT(offsetof(struct batch_wr, reserved) == 124);
 ZZ_FACT(sizeof(struct ib_uverbs_buffer_desc) == 32);
 ZZ_FACT(offsetof(struct ib_uverbs_buffer_desc, type) == 0);
 ZZ_FACT(offsetof(struct ib_uverbs_buffer_desc, fd) == 4);

@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 int32_t zz_batch_poll(uint8_t *a0, int32_t a1, uint8_t *a2);
-int32_t zz_batch_post(uint8_t *a0, uint8_t *a1, uint32_t a2, uint8_t *a3);
+int32_t zz_batch_post(uint8_t *a0, uint8_t *a1, uint8_t *a2, uint32_t a3, uint8_t *a4);
+int32_t zz_batch_recv(uint8_t *a0, uint8_t *a1, uint8_t *a2, uint32_t a3, uint8_t *a4, uint8_t *a5);
+int32_t zz_batch_send(uint8_t *a0, uint8_t *a1, uint32_t a2, uint8_t *a3, uint8_t *a4);
 int32_t zz_batch_spin(uint8_t *a0, int32_t a1, uint8_t *a2, uint64_t a3);
 void zz_ibv_ack_async_event(uintptr_t fn, uint8_t *a0);
 void zz_ibv_ack_cq_events(uintptr_t fn, uint8_t *a0, uint32_t a1);

@@ -32,9 +32,23 @@ func BatchPoll(cq *CQEx, n int32, wc *WC) (int, error) {
 
 // BatchPost posts n requests through the extended interface in one crossing
 // into C: all of them, or none. On failure *bad is the index of the request
-// that was refused, or n if the provider refused them together. It belongs to
-// one goroutine at a time.
-func BatchPost(qp *QPEx, wr *BatchWR, n uint32, bad *uint32) error {
+// that was refused, or n if the provider refused them together. dc is nil but
+// for dynamically connected initiators. It belongs to one goroutine at a time.
+func BatchPost(qp *QPEx, dc *BatchDC, wr *BatchWR, n uint32, bad *uint32) error {
+	return capi.ErrNoCgo
+}
+
+// BatchRecv posts n receives to qp, or to srq if that is not nil, in one
+// crossing into C. chain has room for n requests. *bad is how many were
+// accepted. It belongs to one goroutine at a time.
+func BatchRecv(qp *QP, srq *SRQ, wr *BatchWR, n uint32, chain *RecvWR, bad *uint32) error {
+	return capi.ErrNoCgo
+}
+
+// BatchSend posts n requests as PostSend does, in one crossing into C, for
+// queue pairs without the extended interface. chain has room for n requests.
+// *bad is how many were accepted. It belongs to one goroutine at a time.
+func BatchSend(qp *QP, wr *BatchWR, n uint32, chain *SendWR, bad *uint32) error {
 	return capi.ErrNoCgo
 }
 

@@ -101,6 +101,13 @@ type DeviceOps struct {
 	Dummy2 capi.FuncPtr
 }
 
+// BatchDC mirrors struct batch_dc.
+type BatchDC struct {
+	_       structs.HostLayout
+	QP      capi.Addr
+	SetAddr capi.Addr
+}
+
 // BatchWR mirrors struct batch_wr.
 type BatchWR struct {
 	_              structs.HostLayout
@@ -114,11 +121,16 @@ type BatchWR struct {
 	CompareAdd     uint64
 	Swap           uint64
 	AH             capi.Ptr[AH]
+	RemoteKey      uint64
 	RemoteQPN      uint32
-	RemoteQKey     uint32
 	ImmData        capi.Be32
 	InvalidateRKey uint32
 	RemoteSRQN     uint32
+	MW             capi.Ptr[MW]
+	MR             capi.Ptr[MR]
+	MWAddr         uint64
+	MWLength       uint64
+	MWAccess       uint32
 	Reserved       uint32
 }
 

@@ -15,6 +15,7 @@
 
 struct _compat_ibv_port_attr;
 struct _ibv_device_ops;
+struct batch_dc;
 struct batch_wr;
 struct ib_uverbs_buffer_desc;
 struct ib_uverbs_flow_action_esp;
@@ -1489,6 +1490,10 @@ struct _ibv_device_ops {
 	struct ibv_context *(*_dummy1)(struct ibv_device *, int);
 	void (*_dummy2)(struct ibv_context *);
 };
+struct batch_dc {
+	void *qp;
+	void *set_addr;
+};
 struct batch_wr {
 	unsigned long wr_id;
 	unsigned opcode;
@@ -1500,11 +1505,16 @@ struct batch_wr {
 	unsigned long compare_add;
 	unsigned long swap;
 	struct ibv_ah *ah;
+	unsigned long remote_key;
 	unsigned remote_qpn;
-	unsigned remote_qkey;
 	unsigned imm_data;
 	unsigned invalidate_rkey;
 	unsigned remote_srqn;
+	struct ibv_mw *mw;
+	struct ibv_mr *mr;
+	unsigned long mw_addr;
+	unsigned long mw_length;
+	unsigned mw_access;
 	unsigned reserved;
 };
 struct ib_uverbs_buffer_desc {
