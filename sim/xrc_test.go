@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/sim/internal/interpose/libc"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -281,5 +282,117 @@ func TestDomainsOfFiles(t *testing.T) {
 	}
 	if err := ibverbs.CloseXRCD(domain); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("a domain with a queue pair: %v, want EBUSY", err)
+	}
+}
+
+// openQP opens a receiving end that is another's, to be ended by leave.
+func (n *node) openQP(x *ibverbs.XRCD, number uint32, typ ibverbs.QPType) (*end, error) {
+	attr := &take[ibverbs.QPOpenAttr](n, 1)[0]
+	*attr = ibverbs.QPOpenAttr{CompMask: ibverbs.IBV_QP_OPEN_ATTR_NUM | ibverbs.IBV_QP_OPEN_ATTR_XRCD | ibverbs.IBV_QP_OPEN_ATTR_TYPE,
+		QPNum: number, XRCD: capi.PtrTo(x), QPType: typ}
+	qp, err := ibverbs.OpenQP(n.ctx, attr)
+	return &end{node: n, qp: qp}, err
+}
+
+// leave ends what openQP opened, as ibv_destroy_qp would: that of libmlx5
+// touches the doorbell record, and an end that was opened has none (up to
+// rdma-core 64 at least).
+func (e *end) leave() error {
+	type attr struct {
+		id, length, flags, enum uint16
+		data                    uint64
+	}
+	const mandatory = 1
+	answer := &take[uint32](e.node, 1)[0]
+	message := &take[struct {
+		length, object, method, attrs uint16
+		_                             uint64
+		_                             uint64
+		handle, response              attr
+	}](e.node, 1)[0]
+	message.length, message.object, message.method, message.attrs = uint16(unsafe.Sizeof(*message)), 4, 1, 2 // UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY
+	message.handle = attr{flags: mandatory, data: uint64(ibverbs.QPHandle(e.qp))}
+	message.response = attr{id: 1, length: 4, flags: mandatory, data: uint64(uintptr(unsafe.Pointer(answer)))}
+	return libc.Ioctl(int(ibverbs.ContextCmdFD(e.ctx)), rdmaVerbsIoctl, unsafe.Pointer(message))
+}
+
+const rdmaVerbsIoctl = 0xc0181b01
+
+func TestReceivingEndsAreOpenedByNumber(t *testing.T) {
+	newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	again := openNode(t, "sim_mlx5_1")
+	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var domains []*ibverbs.XRCD
+	for _, n := range []*node{nb, again} {
+		x, err := n.openXRCD(int(f.Fd()), syscall.O_CREAT)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.later(func() error { return ibverbs.CloseXRCD(x) })
+		domains = append(domains, x)
+	}
+	foreign := again.mustOpenXRCD()
+	init := &take[ibverbs.QPInitAttrEx](nb, 1)[0]
+	*init = ibverbs.QPInitAttrEx{QPType: ibverbs.IBV_QPT_XRC_RECV, XRCD: capi.PtrTo(domains[0]), CompMask: ibverbs.IBV_QP_INIT_ATTR_XRCD}
+	made := &end{node: nb}
+	if made.qp, err = ibverbs.CreateQPEx(nb.ctx, init); err != nil {
+		t.Fatal(err)
+	}
+	from, number := na.newXRCSender(), ibverbs.QPNum(made.qp)
+	connectXRC(from, made)
+	for _, c := range []struct {
+		name   string
+		domain *ibverbs.XRCD
+		number uint32
+		typ    ibverbs.QPType
+	}{
+		{"another domain", foreign, number, ibverbs.IBV_QPT_XRC_RECV},
+		{"another number", domains[1], number + 1, ibverbs.IBV_QPT_XRC_RECV},
+		{"another type", domains[1], number, ibverbs.IBV_QPT_XRC_SEND},
+	} {
+		if _, err := again.openQP(c.domain, c.number, c.typ); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v, want EINVAL", c.name, err)
+		}
+	}
+	opened, err := again.openQP(domains[1], number, ibverbs.IBV_QPT_XRC_RECV)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := opened.state(); got != ibverbs.IBV_QPS_RTS {
+		t.Errorf("it is in %v, want RTS", got)
+	}
+	// Both are told what goes wrong, and either can set it up again.
+	from.postXRC(0xabcdef, request{id: 1, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
+	from.waitSend(1, ibverbs.IBV_WC_REM_INV_REQ_ERR)
+	for i, n := range []*node{nb, again} {
+		if got := n.asyncEvent(); got != ibverbs.IBV_EVENT_QP_REQ_ERR {
+			t.Errorf("opener %d is told %v", i, got)
+		}
+	}
+	// libmlx5 clears the doorbell record in RESET, which an end that was opened
+	// does not have.
+	if err := made.modify(ibverbs.IBV_QPS_RESET, 0); err != nil {
+		t.Fatal(err)
+	}
+	from = na.newXRCSender()
+	connectXRC(from, opened)
+	// Who made it may go first.
+	if err := ibverbs.DestroyQP(made.qp); err != nil {
+		t.Fatal(err)
+	}
+	q := again.newXRCQueue(domains[1], again.pd)
+	again.postSRQ(q, again.mr, 5, piece{0, 100})
+	from.postXRC(q.num, request{id: 6, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 100}}})
+	from.waitSend(6, ibverbs.IBV_WC_SUCCESS)
+	if err := opened.leave(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.openQP(domains[1], number, ibverbs.IBV_QPT_XRC_RECV); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("opened after the last one left: %v, want EINVAL", err)
 	}
 }

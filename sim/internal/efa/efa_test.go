@@ -534,7 +534,7 @@ func TestWritesArrive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Fabric = &fabric.QP{Type: fabric.SRD, PD: pd, Queues: r.QP, Notify: func(fabric.EventType) {}}
+		r.Fabric = &fabric.QP{Type: fabric.SRD, PD: pd, Queues: r.QP}
 		if err := devices[i].AddQP(r.Fabric); err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func newQP(t *testing.T, d *Device, typ QPType, q Queues) *QP {
 	if err != nil {
 		t.Fatal(err)
 	}
-	qp := &QP{Type: typ, PD: pd, Queues: q, Notify: func(EventType) {}}
+	qp := &QP{Type: typ, PD: pd, Queues: q}
 	if err := d.AddQP(qp); err != nil {
 		t.Fatal(err)
 	}

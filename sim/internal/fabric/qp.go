@@ -53,7 +53,7 @@ type QP struct {
 	Type   QPType
 	PD     *PD
 	Queues Queues
-	Notify func(EventType) // tells the owner
+	Owners []Owner // one, but an XRCRecv has all who opened it
 	HasSRQ bool
 	DCKey  uint64 // of a DCT
 	XRCD   *XRCD  // of an XRCRecv
@@ -78,6 +78,23 @@ type QP struct {
 	// A responder that did not take a request takes none behind it, which may be on
 	// their way already, until that one comes again.
 	skipping bool
+}
+
+// Owner is told what happens to a queue pair.
+type Owner interface{ Raise(EventType) }
+
+// Notify tells the owners.
+func (q *QP) Notify(t EventType) {
+	for _, o := range q.Owners {
+		o.Raise(t)
+	}
+}
+
+// Disown has an owner leave the queue pair, which goes with the last.
+func (q *QP) Disown(o Owner) {
+	if q.Owners = remove(q.Owners, o); len(q.Owners) == 0 {
+		q.Device.RemoveQP(q)
+	}
 }
 
 // Modify changes the attributes that mask names, and perhaps the state. next

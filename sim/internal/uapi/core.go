@@ -236,6 +236,30 @@ type CreateAHResp struct {
 	Handle uint32
 }
 
+// OpenQP is struct ib_uverbs_open_qp.
+type OpenQP struct {
+	_          structs.HostLayout
+	_          uint64
+	UserHandle uint64
+	XRCDHandle uint32
+	QPN        uint32
+	Type       uint8
+	_          [7]byte
+}
+
+// CreateQPResp is struct ib_uverbs_create_qp_resp.
+type CreateQPResp struct {
+	_             structs.HostLayout
+	Handle        uint32
+	QPN           uint32
+	MaxSendWR     uint32
+	MaxRecvWR     uint32
+	MaxSendSGE    uint32
+	MaxRecvSGE    uint32
+	MaxInlineData uint32
+	_             uint32
+}
+
 // QPDest is struct ib_uverbs_qp_dest.
 type QPDest struct {
 	_            structs.HostLayout

@@ -197,6 +197,7 @@ const (
 	CmdQuerySRQ          = 34
 	CmdOpenXRCD          = 37
 	CmdCloseXRCD         = 38
+	CmdOpenQP            = 40
 
 	CmdExtended = 1 << 31
 )

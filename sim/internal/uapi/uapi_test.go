@@ -24,6 +24,8 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"ib_uverbs_open_xrcd", unsafe.Sizeof(OpenXRCD{}), 16},
 		{"ib_uverbs_ah_attr", unsafe.Sizeof(AHAttr{}), 32},
 		{"ib_uverbs_create_ah", unsafe.Sizeof(CreateAH{}), 56},
+		{"ib_uverbs_open_qp", unsafe.Sizeof(OpenQP{}), 32},
+		{"ib_uverbs_create_qp_resp", unsafe.Sizeof(CreateQPResp{}), 32},
 		{"ib_uverbs_qp_dest", unsafe.Sizeof(QPDest{}), 32},
 		{"ib_uverbs_modify_qp", unsafe.Sizeof(ModifyQP{}), 112},
 		{"ib_uverbs_query_qp_resp", unsafe.Sizeof(QueryQPResp{}), 128},

@@ -221,6 +221,7 @@ func init() {
 		write(uapi.CmdQuerySRQ):                    {"query_srq", (*Context).querySRQ, nil},
 		{uapi.ObjectSRQ, uapi.MethodDestroy, 0}:    {"destroy_srq", (*Context).destroySRQ, nil},
 		{uapi.ObjectQP, uapi.MethodCreate, 0}:      {"create_qp", (*Context).createQP, nil},
+		write(uapi.CmdOpenQP):                      {"open_qp", (*Context).openQP, nil},
 		write(uapi.CmdModifyQP):                    {"modify_qp", (*Context).modifyQP, nil},
 		write(uapi.CmdModifyQP | uapi.CmdExtended): {"modify_qp", (*Context).modifyQP, nil},
 		write(uapi.CmdQueryQP):                     {"query_qp", (*Context).queryQP, nil},

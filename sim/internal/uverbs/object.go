@@ -131,21 +131,25 @@ func (s *srq) destroy(c *Context) {
 	c.async.forget(s.handle, &s.async)
 }
 
-// qp is a queue pair.
+// qp is a queue pair, or one more opening of it. It implements fabric.Owner.
 type qp struct {
 	uses
 	needs
 	*fabric.QP
-	handle uint64
-	pages  []pageRange
-	cap    capabilities
-	sigAll bool
-	uar    *uar // where it rings, if that matters
-	async  counted
+	context *Context
+	handle  uint64
+	pages   []pageRange
+	cap     capabilities
+	sigAll  bool
+	uar     *uar // where it rings, if that matters
+	async   counted
 }
 
+// Raise implements fabric.Owner.
+func (q *qp) Raise(t fabric.EventType) { q.context.raise(q.handle, t, &q.async) }
+
 func (q *qp) destroy(c *Context) {
-	c.device.RemoveQP(q.QP)
+	q.Disown(q)
 	if q.uar != nil {
 		q.uar.registers.Leave()
 	}

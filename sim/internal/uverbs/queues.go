@@ -217,13 +217,13 @@ func (c *Context) createQP(r *uapi.Request) error {
 	if receiver != (domain != nil) || receiver == (p != nil) || receiver == (send != nil) || (receiver || t == fabric.XRCSend) == (recv != nil) {
 		return syscall.EINVAL
 	}
-	q := &qp{handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
+	q := &qp{context: c, handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
 		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
 	l := &c.device.Limits
 	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
 		return syscall.EINVAL
 	}
-	q.QP = &fabric.QP{Type: t, Notify: func(e fabric.EventType) { c.raise(q.handle, e, &q.async) }}
+	q.QP = &fabric.QP{Type: t, Owners: []fabric.Owner{q}}
 	if receiver {
 		q.XRCD = domain.XRCD
 		q.needs = append(q.needs, domain)
@@ -250,6 +250,24 @@ func (c *Context) createQP(r *uapi.Request) error {
 	uapi.Out(r, uapi.AttrQPRespCap, q.cap)
 	uapi.Out(r, uapi.AttrQPRespNum, q.Num)
 	r.SetHandle(uapi.AttrQPHandle, c.objects.add(q))
+	return nil
+}
+
+// openQP opens the receiving end of extended connections that a domain has by
+// that number. It is there until the last who has it open destroys it.
+func (c *Context) openQP(r *uapi.Request) error {
+	in := uapi.In[uapi.OpenQP](r, uapi.AttrCoreIn)
+	domain, err := lookup[*xrcd](&c.objects, in.XRCDHandle)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	there := c.device.QP(in.QPN)
+	if fabric.QPType(in.Type) != fabric.XRCRecv || there == nil || there.XRCD != domain.XRCD {
+		return syscall.EINVAL
+	}
+	q := &qp{QP: there, needs: needs{domain}, context: c, handle: in.UserHandle}
+	there.Owners = append(there.Owners, q)
+	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateQPResp{Handle: c.objects.add(q), QPN: q.Num})
 	return nil
 }
 
