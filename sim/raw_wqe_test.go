@@ -87,8 +87,50 @@ func TestMaskedAtomics(t *testing.T) {
 			t.Errorf("%d: %#x is left, want %#x", i, got, c.want)
 		}
 	}
-	a.raw(50, fetchAdd, 8, 0, addr(at(b.node)), b.mr.RKey, 0, uint64(1), uint64(0), 4, a.mr.LKey, addr(at(a.node))) // of 4 bytes
+	a.raw(50, fetchAdd, 10, 0, addr(at(b.node)), b.mr.RKey, 0, uint64(1), uint64(0), uint64(0), uint64(0), 16, a.mr.LKey, addr(at(a.node))) // of 16 bytes
 	a.waitSend(50, ibverbs.IBV_WC_LOC_QP_OP_ERR)
+}
+
+// What four bytes held comes back as it travels, big-endian.
+func TestMaskedAtomicsOfFourBytes(t *testing.T) {
+	const (
+		compareSwap = 0x14
+		fetchAdd    = 0x15
+		of4Bytes    = 8
+		start       = uint32(0x1111_2222)
+	)
+	newFabric(t, nil)
+	a, b := openNode(t, "sim_mlx5_0").newMlx5End(), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+	connect(a.end, b)
+	at := func(n *node) []byte { return n.buf[68:72] } // which eight bytes could not be
+	for i, c := range []struct {
+		opcode uint8
+		args   []any
+		want   uint32
+	}{
+		{compareSwap, []any{0x5555_6666, 0x2222, 0xffff_0000, 0xffff}, 0x5555_2222},
+		{compareSwap, []any{0x5555_6666, 0x2223, 0xffff_0000, 0xffff}, start},
+		{fetchAdd, []any{1, 0, 0, 0}, start + 1},
+		{fetchAdd, []any{0xdddf, 1 << 15, 0, 0}, 0x1111_0001},
+	} {
+		copy(b.buf[64:76], "------------")
+		binary.NativeEndian.PutUint32(at(b.node), start)
+		body := append([]any{addr(at(b.node)), b.mr.RKey, 0}, c.args...)
+		body = append(body, 4, a.mr.LKey, addr(at(a.node)))
+		a.raw(uint64(i), c.opcode, of4Bytes, 0, body...)
+		a.waitSend(uint64(i), ibverbs.IBV_WC_SUCCESS)
+		if got := binary.BigEndian.Uint32(at(a.node)); got != start {
+			t.Errorf("%d: fetched %#x, want %#x", i, got, start)
+		}
+		if got := binary.NativeEndian.Uint32(at(b.node)); got != c.want {
+			t.Errorf("%d: %#x is left, want %#x", i, got, c.want)
+		}
+		if string(b.buf[64:68])+string(b.buf[72:76]) != "--------" {
+			t.Errorf("%d: bytes beside them have changed: %q", i, b.buf[64:76])
+		}
+	}
+	a.raw(50, fetchAdd, of4Bytes, 0, addr(at(b.node))+2, b.mr.RKey, 0, 1, 0, 0, 0, 4, a.mr.LKey, addr(at(a.node)))
+	a.waitSend(50, ibverbs.IBV_WC_REM_INV_REQ_ERR)
 }
 
 // pieceList writes a list of pieces for the device into the buffer.

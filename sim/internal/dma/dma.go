@@ -82,9 +82,34 @@ func (a Addr) FetchAdd64(add, boundary uint64) uint64 {
 	}
 }
 
+// CompareAndSwap32 is CompareAndSwap64 for four bytes.
+func (a Addr) CompareAndSwap32(compare, compareMask, swap, swapMask uint32) uint32 {
+	p := (*uint32)(a.pointer())
+	for {
+		old := atomic.LoadUint32(p)
+		if old&compareMask != compare&compareMask {
+			return old
+		}
+		if atomic.CompareAndSwapUint32(p, old, old&^swapMask|swap&swapMask) {
+			return old
+		}
+	}
+}
+
+// FetchAdd32 is FetchAdd64 for four bytes.
+func (a Addr) FetchAdd32(add, boundary uint32) uint32 {
+	p := (*uint32)(a.pointer())
+	for {
+		old := atomic.LoadUint32(p)
+		if atomic.CompareAndSwapUint32(p, old, addFields(old, add, boundary)) {
+			return old
+		}
+	}
+}
+
 // addFields adds a and b as vectors of fields, the most significant bit of
 // each being set in boundary. Zero makes them one field.
-func addFields(a, b, boundary uint64) uint64 {
+func addFields[T uint32 | uint64](a, b, boundary T) T {
 	return ((a &^ boundary) + (b &^ boundary)) ^ ((a ^ b) & boundary)
 }
 

@@ -103,6 +103,26 @@ func TestMaskedCompareAndSwap(t *testing.T) {
 	}
 }
 
+func TestAtomicsOfFourBytes(t *testing.T) {
+	v := &[2]uint32{0x1122, 7}
+	a := Addr(uintptr(unsafe.Pointer(v)))
+	if old := a.CompareAndSwap32(0x0022, 0x00ff, 0x3300, 0xff00); old != 0x1122 || v[0] != 0x3322 {
+		t.Errorf("masked swap: old %#x, now %#x", old, v[0])
+	}
+	if old := a.CompareAndSwap32(0x1122, ^uint32(0), 0, ^uint32(0)); old != 0x3322 || v[0] != 0x3322 {
+		t.Errorf("unequal values are swapped: old %#x, now %#x", old, v[0])
+	}
+	if old := a.FetchAdd32(0xff, 0x80); old != 0x3322 || v[0] != 0x3321 {
+		t.Errorf("a field's carry leaves it: old %#x, now %#x", old, v[0])
+	}
+	if old := a.FetchAdd32(^uint32(0)-0x3321+2, 0); old != 0x3321 || v[0] != 1 {
+		t.Errorf("sum: old %#x, now %#x", old, v[0])
+	}
+	if v[1] != 7 {
+		t.Errorf("the next word is %d, want 7", v[1])
+	}
+}
+
 func TestFieldsKeepTheirCarries(t *testing.T) {
 	for _, c := range []struct{ a, b, boundary, want uint64 }{
 		{^uint64(0), 1, 0, 0},

@@ -211,7 +211,7 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 	case r.Op != OpSend && q.Device.Limits.MaxRDMASize != 0:
 		max = q.Device.Limits.MaxRDMASize
 	}
-	if r.Length > max || r.Op.isAtomic() && r.Length != 8 {
+	if r.Length > max || r.Op.isAtomic() && r.Length != uint64(r.Operand) {
 		return ended(LocalLengthError)
 	}
 	if q.Type.datagram() && r.QKey>>31 != 0 { // a privileged key is the queue pair's own
@@ -511,28 +511,42 @@ func (f *Fabric) read(p receiver, r *Request) outcome {
 }
 
 func (f *Fabric) atomic(p receiver, r *Request) outcome {
-	if !p.permits(RemoteAtomic) || r.RemoteAddr&7 != 0 {
+	if !p.permits(RemoteAtomic) || r.RemoteAddr%r.Length != 0 {
 		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
 	}
 	var ok bool
-	if f.remote, ok = p.reach(f.remote[:0], r, 8, RemoteAtomic); !ok || len(f.remote) != 1 || f.remote[0].Null {
+	if f.remote, ok = p.reach(f.remote[:0], r, r.Length, RemoteAtomic); !ok || len(f.remote) != 1 || f.remote[0].Null {
 		return nak(p.QP, RemoteAccessError, EventQPAccessError)
 	}
 	at := f.remote[0].Addr
 	err := dma.Guard(func() {
-		if r.Op == OpCompareSwap {
+		switch {
+		case r.Op == OpCompareSwap && r.Length == 8:
 			f.old = at.CompareAndSwap64(r.Compare, r.CompareMask, r.Swap, r.SwapMask)
-		} else {
+		case r.Op == OpCompareSwap:
+			f.old = bigEndian(at.CompareAndSwap32(uint32(r.Compare), uint32(r.CompareMask), uint32(r.Swap), uint32(r.SwapMask)))
+		case r.Length == 8:
 			f.old = at.FetchAdd64(r.Swap, r.SwapMask)
+		default:
+			f.old = bigEndian(at.FetchAdd32(uint32(r.Swap), uint32(r.SwapMask)))
 		}
 	})
 	if err != nil {
 		return nak(p.QP, RemoteOperationError, EventQPFatal)
 	}
-	if o, ok := f.move(p.QP, f.local, []dma.Span{f.oldSpan()}); !ok {
+	if o, ok := f.move(p.QP, f.local, []dma.Span{f.oldSpan(r.Length)}); !ok {
 		return o
 	}
 	return ended(Success)
+}
+
+// bigEndian returns the word whose first four bytes in memory are v as it
+// travels: what an atomic found ConnectX turns into the host's order only if it
+// has eight bytes (atomic_req_8B_endianness_mode of its capabilities).
+func bigEndian(v uint32) uint64 {
+	var b [8]byte
+	binary.BigEndian.PutUint32(b[:], v)
+	return binary.NativeEndian.Uint64(b[:])
 }
 
 // move copies between the memories of requester and responder p. Memory that

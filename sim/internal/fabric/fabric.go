@@ -99,6 +99,6 @@ func (f *Fabric) RemovePoller(p Poller) { f.pollers = remove(f.pollers, p) }
 func (f *Fabric) now() time.Duration { return time.Since(f.start) }
 
 // oldSpan is where atomics leave what they found.
-func (f *Fabric) oldSpan() dma.Span {
-	return dma.Span{Addr: dma.Addr(uintptr(unsafe.Pointer(&f.old))), Len: 8}
+func (f *Fabric) oldSpan(n uint64) dma.Span {
+	return dma.Span{Addr: dma.Addr(uintptr(unsafe.Pointer(&f.old))), Len: n}
 }

@@ -218,5 +218,5 @@ func (f *Fabric) Lost(slot uint32) {
 func (h *Header) Valid() bool {
 	known := h.Op == OpSend || h.Op == OpWrite || h.Op == OpRead || h.Op.isAtomic()
 	status := h.Status <= RemoteAborted || h.Status == BadDestination || h.Status == UnknownPeer
-	return (h.IsAnswer || known) && h.Answer <= dead && status && (!h.Op.isAtomic() || h.Length == 8)
+	return (h.IsAnswer || known) && h.Answer <= dead && status && (!h.Op.isAtomic() || h.Length == 4 || h.Length == 8)
 }

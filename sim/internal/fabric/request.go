@@ -44,6 +44,7 @@ type Request struct {
 	RKey       uint32
 
 	// Atomics. Masks select bits; see dma.Addr.
+	Operand              uint8 // bytes: 4 or 8
 	Compare, CompareMask uint64
 	Swap, SwapMask       uint64 // also what is added, and where fields end
 

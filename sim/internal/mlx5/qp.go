@@ -43,7 +43,9 @@ const (
 	opcodeLocalInval    = 0x1b
 	opcodeUMR           = 0x25
 
-	extendedAtomic8 = 8 | 1 // opcode modifier of masked atomics on 8 bytes
+	// opcode modifiers of masked atomics
+	maskedOn4 = 8 | 0
+	maskedOn8 = 8 | 1
 
 	addressVector   = 48
 	extendedAddress = 1 << 31 // of the vector's QP number word
@@ -154,15 +156,11 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	}
 	q.sent += blocks
 	r.Opcode = uint8(word0)
-	modifier := uint8(word0 >> 24)
 	r.Signaled = ctrl[11]&cqUpdate != 0
 	r.Solicited = ctrl[11]&solicited != 0
 	r.Fence = ctrl[11]&fenceModes != 0
 	copy(r.Imm[:], ctrl[12:])
 	q.decode(r, at, size)
-	if (r.Opcode == opcodeMaskedCompare || r.Opcode == opcodeMaskedAdd) && modifier != extendedAtomic8 && r.Problem == "" {
-		r.Op, r.Problem = fabric.OpInvalid, "operand size"
-	}
 	return true
 }
 
@@ -216,16 +214,12 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 	switch r.Opcode {
 	case opcodeCompareSwap:
 		s := take(segment)
-		r.Swap, r.Compare = be.Uint64(s), be.Uint64(s[8:])
+		r.Operand, r.Swap, r.Compare = 8, be.Uint64(s), be.Uint64(s[8:])
 		r.SwapMask, r.CompareMask = ^uint64(0), ^uint64(0)
 	case opcodeFetchAdd:
-		r.Swap = be.Uint64(take(segment))
-	case opcodeMaskedCompare:
-		s := take(2 * segment)
-		r.Swap, r.Compare, r.SwapMask, r.CompareMask = be.Uint64(s), be.Uint64(s[8:]), be.Uint64(s[16:]), be.Uint64(s[24:])
-	case opcodeMaskedAdd:
-		s := take(segment)
-		r.Swap, r.SwapMask = be.Uint64(s), be.Uint64(s[8:])
+		r.Operand, r.Swap = 8, be.Uint64(take(segment))
+	case opcodeMaskedCompare, opcodeMaskedAdd:
+		decodeMasked(r, wqe[0], take)
 	}
 	for pos < size && r.Problem == "" {
 		n := be.Uint32(wqe[pos:])
@@ -245,6 +239,30 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 	}
 	if r.Problem != "" {
 		r.Op = fabric.OpInvalid
+	}
+}
+
+// decodeMasked reads the operands of a masked atomic, which the element's
+// modifier tells the size of.
+func decodeMasked(r *fabric.Request, modifier uint8, take func(int) []byte) {
+	be := binary.BigEndian
+	switch {
+	case modifier == maskedOn4:
+		s := take(segment)
+		r.Operand, r.Swap = 4, uint64(be.Uint32(s))
+		if r.Op == fabric.OpFetchAdd {
+			r.SwapMask = uint64(be.Uint32(s[4:]))
+		} else {
+			r.Compare, r.SwapMask, r.CompareMask = uint64(be.Uint32(s[4:])), uint64(be.Uint32(s[8:])), uint64(be.Uint32(s[12:]))
+		}
+	case modifier != maskedOn8:
+		r.Problem = "operand size"
+	case r.Op == fabric.OpFetchAdd:
+		s := take(segment)
+		r.Operand, r.Swap, r.SwapMask = 8, be.Uint64(s), be.Uint64(s[8:])
+	default:
+		s := take(2 * segment)
+		r.Operand, r.Swap, r.Compare, r.SwapMask, r.CompareMask = 8, be.Uint64(s), be.Uint64(s[8:]), be.Uint64(s[16:]), be.Uint64(s[24:])
 	}
 }
 

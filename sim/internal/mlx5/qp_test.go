@@ -109,16 +109,22 @@ func TestSendRequestsAreDecoded(t *testing.T) {
 		{"read", fabric.RC, opcodeRead, 0, words(addr1, 2, 0, 8, 3, addr2),
 			fabric.Request{Op: fabric.OpRead, RemoteAddr: addr1, RKey: 2, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"compare and swap", fabric.RC, opcodeCompareSwap, 0, words(addr1, 2, 0, uint64(5), uint64(6), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpCompareSwap, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: all, CompareMask: all, Length: 8,
+			fabric.Request{Op: fabric.OpCompareSwap, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: all, CompareMask: all, Length: 8,
 				SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"fetch and add", fabric.RC, opcodeFetchAdd, 0, words(addr1, 2, 0, uint64(5), uint64(0), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpFetchAdd, RemoteAddr: addr1, RKey: 2, Swap: 5, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
+			fabric.Request{Op: fabric.OpFetchAdd, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"masked compare and swap", fabric.RC, opcodeMaskedCompare, 0, words(addr1, 2, 0, uint64(5), uint64(6), uint64(7), uint64(8), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpCompareSwap, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 8,
+			fabric.Request{Op: fabric.OpCompareSwap, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 8,
 				SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"masked fetch and add", fabric.RC, opcodeMaskedAdd, 0, words(addr1, 2, 0, uint64(5), uint64(6), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpFetchAdd, RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 8,
+			fabric.Request{Op: fabric.OpFetchAdd, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 8,
 				SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
+		{"masked compare and swap of 4 bytes", fabric.RC, opcodeMaskedCompare, 0, words(addr1, 2, 0, 5, 6, 7, 8, 4, 3, addr2),
+			fabric.Request{Op: fabric.OpCompareSwap, Operand: 4, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 4,
+				SGL: []fabric.SGE{{Addr: addr2, Len: 4, LKey: 3}}}},
+		{"masked fetch and add of 4 bytes", fabric.RC, opcodeMaskedAdd, 0, words(addr1, 2, 0, 5, 6, 0, 0, 4, 3, addr2),
+			fabric.Request{Op: fabric.OpFetchAdd, Operand: 4, RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 4,
+				SGL: []fabric.SGE{{Addr: addr2, Len: 4, LKey: 3}}}},
 		{"to a shared queue", fabric.XRCSend, opcodeWrite, 0, words(0xff123456, 0, 0, 0, addr1, 2, 0, 8, 3, addr2),
 			fabric.Request{Op: fabric.OpWrite, SRQN: 0x123456, RemoteAddr: addr1, RKey: 2, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"datagram", fabric.UD, opcodeSend, 0, words(0x11, 0, 1<<31|0x99, 0, 0, 0, 0, 1<<30|1<<20, addr1, addr2, 5, 6, addr1),
@@ -132,7 +138,10 @@ func TestSendRequestsAreDecoded(t *testing.T) {
 				r := newRig(t, c.typ, 16, 0, 0, 16, 64)
 				wqe := append(ctrl(index, c.op, testQPN, segment+len(c.body), c.flag, 0xabcd), c.body...)
 				if c.op == opcodeMaskedCompare || c.op == opcodeMaskedAdd {
-					wqe[0] = extendedAtomic8
+					wqe[0] = maskedOn8
+					if c.want.Operand == 4 {
+						wqe[0] = maskedOn4
+					}
 				}
 				ring := r.sendRing()[:16*basicBlock]
 				for i, v := range wqe {
