@@ -131,13 +131,19 @@ func (b *Batch) Reset() {
 // is nil if and only if all were accepted, and wraps ErrQueueFull if there was
 // no room for the rest. Post does not wait.
 //
+// What there is room for goes to the device together. If the device refuses one
+// of these requests, the error says which, and where the device has extended
+// verbs none of them was accepted; elsewhere those before it were.
+//
 // The device reports them in the order of posting. With Config.SignalInterval
 // it does so at every n-th request and at the last of each Post; every request
-// is reported all the same. Only where the device itself refused a request, those
-// that it accepted before may be reported as late as those of the next Post.
+// is reported all the same. Only where the device itself refused a request and
+// accepted those before it, they may be reported as late as those of the next
+// Post.
 //
 // Implements:
 //
+//	int ibv_wr_complete(struct ibv_qp_ex *qp);
 //	int ibv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 func (b *Batch) Post() (int, error) {
 	q := b.qp.q
@@ -174,7 +180,7 @@ func (b *Batch) post() (int, error) {
 }
 
 func (b *Batch) postWait(ctx context.Context) (int, error) {
-	return b.qp.q.postWait(ctx, &b.qp.q.sq.workQueue, b.post)
+	return b.qp.q.postWait(ctx, &b.qp.q.sq, b.post)
 }
 
 // postWait calls post until it accepts everything or fails for another reason
@@ -263,7 +269,7 @@ func (b *RecvBatch) PostWait(ctx context.Context) (int, error) {
 	if q.private != nil {
 		return 0, opError("post_recv", q.device, errDriven)
 	}
-	return q.postWait(ctx, &q.rq.workQueue, b.post)
+	return q.postWait(ctx, &q.rq, b.post)
 }
 
 func (b *RecvBatch) post() (int, error) {
@@ -285,7 +291,7 @@ func (b *RecvBatch) add(token, size uint64, views ...View) *RecvBatch {
 		return b
 	}
 	b.reqs.begin(OpRecv, token)
-	if err := b.reqs.attach(b.qp.q, b.qp.q.rq.maxSGE, size, views...); err != nil {
+	if err := b.reqs.attach(b.qp.q, b.qp.q.rq.limits.maxSGE, size, views...); err != nil {
 		b.reqs.undo()
 		b.err = &RequestError{Index: b.reqs.len(), Opcode: OpRecv, Err: err}
 	}
@@ -335,7 +341,7 @@ func (b *Batch) add(code Opcode, token, size uint64, remote Remote, views ...Vie
 	}
 	r := b.reqs.begin(code, token)
 	r.remote, r.rkey = remote.Addr, remote.RKey
-	err := b.reqs.attach(q, q.sq.maxSGE, size, views...)
+	err := b.reqs.attach(q, q.sq.limits.maxSGE, size, views...)
 	if err == nil && size > uint64(q.cfg.MaxMessage) {
 		err = fmt.Errorf("%d bytes, a request moves at most %d", size, q.cfg.MaxMessage)
 	}
@@ -355,7 +361,7 @@ func (b *Batch) addInline(code Opcode, data []byte, remote Remote, token uint64)
 	}
 	r := b.reqs.begin(code, token)
 	r.remote, r.rkey = remote.Addr, remote.RKey
-	if err := b.reqs.attachInline(data, b.qp.q.sq.maxInline); err != nil {
+	if err := b.reqs.attachInline(data, b.qp.q.sq.limits.maxInline); err != nil {
 		b.reqs.undo()
 		return b.fail(code, err)
 	}

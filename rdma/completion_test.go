@@ -31,7 +31,7 @@ func deviceReports(c *completionQueue, raw ...ibverbs.WC) {
 // somebody else's by now.
 func TestStaleCompletionsAreDropped(t *testing.T) {
 	_, q, c := hubWithQueues(t, false)
-	sq := &q.sq.workQueue
+	sq := &q.sq
 	first := put(t, sq, request{token: 1, code: OpWrite})
 	live := sq.wrID(first)
 	for _, stale := range []uint64{
@@ -61,7 +61,7 @@ func TestStaleCompletionsAreDropped(t *testing.T) {
 func TestUnsignaledRequestsAreReported(t *testing.T) {
 	for room := 1; room <= 5; room++ {
 		_, q, c := hubWithQueues(t, false)
-		sq := &q.sq.workQueue
+		sq := &q.sq
 		var last uint32
 		for token := range uint64(4) {
 			last = put(t, sq, request{token: token, code: OpRead})
@@ -88,7 +88,7 @@ func TestUnsignaledRequestsAreReported(t *testing.T) {
 // the others is not passed on.
 func TestFailedCompletionHasNoGarbage(t *testing.T) {
 	_, q, c := hubWithQueues(t, false)
-	rq := &q.rq.workQueue
+	rq := &q.rq
 	raw := ibverbs.WC{
 		WRID: rq.wrID(put(t, rq, request{token: 5, code: OpRecv})), Status: ibverbs.IBV_WC_LOC_PROT_ERR, VendorErr: 0x81,
 		Opcode: 77, ByteLen: 0xdeadbeef, QPNum: 99, SrcQP: 98, WCFlags: math.MaxUint32,
@@ -141,7 +141,7 @@ func TestCompletionErrorText(t *testing.T) {
 // before it has no cause.
 func TestFirstFailureIsKept(t *testing.T) {
 	_, q, c := hubWithQueues(t, false)
-	sq, rq := &q.sq.workQueue, &q.rq.workQueue
+	sq, rq := &q.sq, &q.rq
 	report := func(wq *workQueue, status ibverbs.WCStatus) error {
 		deviceReports(c, ibverbs.WC{WRID: wq.wrID(put(t, wq, request{code: OpSend})), Status: status})
 		var out [1]WC
@@ -226,7 +226,7 @@ func TestUnreportedRequestsAreFlushed(t *testing.T) {
 		}
 		m.h.Close()
 		q.h.Close()
-		c.detach(&q.rq.workQueue)
+		c.detach(&q.rq)
 		if q.rq.inFlight() != 0 || pinned(m) {
 			t.Errorf("%d requests are in flight, memory pinned %v", q.rq.inFlight(), pinned(m))
 		}

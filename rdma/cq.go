@@ -375,16 +375,16 @@ func (c *completionQueue) reportOne(out []WC) (n int) {
 		return 0
 	}
 	for last := uint32(raw.WRID); n < len(out); {
-		counter := wq.tail.Load()
+		number := wq.first(last)
 		wc := &out[n]
 		n++
-		wq.describe(counter, wc)
-		if counter == last {
+		wq.describe(number, wc)
+		if number == last {
 			wq.complete(wc, raw)
 			c.next++
 		}
-		wq.retire()
-		if counter == last {
+		wq.retire(number)
+		if number == last {
 			break
 		}
 	}
@@ -455,13 +455,13 @@ func (c *completionQueue) detach(wq *workQueue) {
 // forgotten. Nobody posts meanwhile.
 func (c *completionQueue) flush(wq *workQueue) {
 	c.mu.Lock()
-	for wq.inFlight() > 0 {
+	for number := range wq.all() {
 		var wc [1]WC
-		wq.describe(wq.tail.Load(), &wc[0])
+		wq.describe(number, &wc[0])
 		wc[0].Status = WCWRFlushErr
 		wq.qp.noteFailure(&wc[0])
 		c.keep(wc[:])
-		wq.retire()
+		wq.retire(number)
 	}
 	c.mu.Unlock()
 	wq.freed.wake()

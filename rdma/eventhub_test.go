@@ -23,8 +23,8 @@ func hubWithQueues(t *testing.T, driven bool) (*eventHub, *queuePair, *completio
 	if driven {
 		q.private = c
 	}
-	for _, wq := range []*workQueue{&q.sq.workQueue, &q.rq.workQueue} {
-		wq.qp, wq.slotRing = q, newSlotRing(4, 1)
+	for _, wq := range []*workQueue{&q.sq, &q.rq} {
+		wq.qp, wq.slotRing = q, newSlotRing(4, 1, true)
 		if err := c.attach(wq); err != nil {
 			t.Fatal(err)
 		}

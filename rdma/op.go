@@ -177,7 +177,7 @@ func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
 	if b.err == nil {
 		b.reqs.list[0].op = op.o
 	}
-	if _, err := qp.q.postWait(ctx, &qp.q.rq.workQueue, b.post); err != nil {
+	if _, err := qp.q.postWait(ctx, &qp.q.rq, b.post); err != nil {
 		return nil, err
 	}
 	return op, nil

@@ -122,8 +122,9 @@ type queuePair struct {
 	private *completionQueue // that the library drives, if it does
 
 	raw *ibverbs.QP
-	sq  sendQueue
-	rq  recvQueue
+	ex  *ibverbs.QPEx // the extended interface; nil where the device has none
+	sq  workQueue
+	rq  workQueue
 
 	modifyMu sync.Mutex    // one change of state at a time
 	state    atomic.Uint32 // that the last change went to; the device can go on to ERR by itself
@@ -185,12 +186,18 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 			MaxSendSGE: uint32(q.cfg.MaxSendSGE), MaxRecvSGE: uint32(q.cfg.MaxRecvSGE),
 			MaxInlineData: uint32(q.cfg.MaxInline),
 		},
+		CompMask: ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, SendOpsFlags: uint64(q.sendOps()),
 	}
 	if q.raw, err = q.dom.be.CreateQP(&init); errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("%w: asked for MaxSendWR %d, MaxRecvWR %d, MaxSendSGE %d, MaxRecvSGE %d and MaxInline %d, of which devices report no limit",
 			err, q.cfg.MaxSendWR, q.cfg.MaxRecvWR, q.cfg.MaxSendSGE, q.cfg.MaxRecvSGE, q.cfg.MaxInline)
 	} else if err != nil {
 		return err
+	}
+	if init.CompMask&ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
+		if q.ex, err = ibverbs.QPToQPEx(q.raw); err != nil {
+			return errors.Join(err, ibverbs.DestroyQP(q.raw))
+		}
 	}
 	q.num = ibverbs.QPNum(q.raw)
 	// More requests than were asked for would not fit the completion queues.
@@ -206,12 +213,22 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 	return nil
 }
 
+// sendOps returns what is posted to the send queue.
+func (q *queuePair) sendOps() ibverbs.QPCreateSendOpsFlags {
+	ops := ibverbs.IBV_QP_EX_WITH_SEND | ibverbs.IBV_QP_EX_WITH_SEND_WITH_IMM |
+		ibverbs.IBV_QP_EX_WITH_RDMA_WRITE | ibverbs.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | ibverbs.IBV_QP_EX_WITH_RDMA_READ
+	if q.access&AccessRemoteAtomic != 0 {
+		ops |= ibverbs.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | ibverbs.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+	}
+	return ops
+}
+
 // begin makes both queues usable. What it began before an error, destroy ends.
 func (q *queuePair) begin(sendCQ, recvCQ *completionQueue) error {
-	if err := q.sq.open(q); err != nil {
+	if err := q.sq.openSend(q); err != nil {
 		return err
 	}
-	if err := q.rq.open(q); err != nil {
+	if err := q.rq.openRecv(q); err != nil {
 		return err
 	}
 	if err := q.attach(sendCQ, recvCQ); err != nil {
@@ -228,17 +245,17 @@ func (q *queuePair) begin(sendCQ, recvCQ *completionQueue) error {
 // attach makes both queues report, to one completion queue or to two.
 func (q *queuePair) attach(sendCQ, recvCQ *completionQueue) error {
 	if sendCQ == recvCQ {
-		return sendCQ.attach(&q.sq.workQueue, &q.rq.workQueue)
+		return sendCQ.attach(&q.sq, &q.rq)
 	}
-	if err := sendCQ.attach(&q.sq.workQueue); err != nil {
+	if err := sendCQ.attach(&q.sq); err != nil {
 		return err
 	}
-	return recvCQ.attach(&q.rq.workQueue)
+	return recvCQ.attach(&q.rq)
 }
 
 // workQueues returns those of both queues that report to a completion queue.
 func (q *queuePair) workQueues() []*workQueue {
-	return slices.DeleteFunc([]*workQueue{&q.sq.workQueue, &q.rq.workQueue}, func(wq *workQueue) bool { return wq.cq == nil })
+	return slices.DeleteFunc([]*workQueue{&q.sq, &q.rq}, func(wq *workQueue) bool { return wq.cq == nil })
 }
 
 // completionQueues returns the queues that q reports to. They are held until

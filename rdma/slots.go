@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"iter"
 	"slices"
 	"sync/atomic"
 )
@@ -14,21 +15,30 @@ type slot struct {
 	more  []*Memory // pinned too, if the request names several memories
 }
 
-// slotRing holds the requests in flight on one work queue, oldest first.
+// slotRing holds the requests in flight on one work queue.
 //
-// One goroutine at a time adds at the head, another one retires at the tail;
-// they share nothing but the two counters. A counter counts requests since the
-// queue was made, modulo 2³². It is the lower half of the request's wr_id, so
+// One goroutine at a time adds at the head, another one retires; they share
+// nothing but two counters. Each request has a number, modulo 2³², whose lower
+// bits say where its slot is. It is the lower half of the request's wr_id, so
 // that a completion that does not belong to a request in flight is recognized.
+//
+// On most queues requests end in the order in which they were posted, and the
+// number counts requests since the queue was made. Where they end in any order
+// a slot is used again when its own request has ended, whatever the others do:
+// the number counts uses of the slot.
 type slotRing struct {
 	slots []slot // a power of two of them
 	depth uint32 // how many may be in use
 	head  atomic.Uint32
 	tail  atomic.Uint32
+
+	// For requests that end in any order, else nil.
+	free  []uint32        // places of slots: from head to tail, around, of those that are free
+	state []atomic.Uint64 // of slots: the number of their request times two, plus one while it is in flight
 }
 
 // newSlotRing returns a ring for depth requests of up to maxSGE memories each.
-func newSlotRing(depth, maxSGE int) *slotRing {
+func newSlotRing(depth, maxSGE int, ordered bool) *slotRing {
 	size := 1
 	for size < depth {
 		size <<= 1
@@ -38,6 +48,13 @@ func newSlotRing(depth, maxSGE int) *slotRing {
 		all := make([]*Memory, size*more)
 		for i := range r.slots {
 			r.slots[i].more, all = all[:0:more], all[more:]
+		}
+	}
+	if !ordered {
+		r.free, r.state = make([]uint32, size), make([]atomic.Uint64, size)
+		for i := range r.free {
+			r.free[i] = uint32(i)
+			r.state[i].Store(uint64(i) << 1)
 		}
 	}
 	return r
@@ -50,29 +67,93 @@ func (r *slotRing) inFlight() int { return int(r.head.Load() - r.tail.Load()) }
 // may rely on it.
 func (r *slotRing) room() int { return int(r.depth) - r.inFlight() }
 
-// at returns the slot of the request with that counter.
-func (r *slotRing) at(counter uint32) *slot {
-	return &r.slots[counter&uint32(len(r.slots)-1)]
+// place returns where in the ring something is that a counter or number tells.
+func (r *slotRing) place(n uint32) uint32 { return n & uint32(len(r.slots)-1) }
+
+// at returns the slot of the request with that number.
+func (r *slotRing) at(number uint32) *slot { return &r.slots[r.place(number)] }
+
+// next returns the number that the i-th request from the head will have.
+func (r *slotRing) next(i int) uint32 {
+	counter := r.head.Load() + uint32(i)
+	if r.free == nil {
+		return counter
+	}
+	return uint32(r.state[r.free[r.place(counter)]].Load() >> 1)
 }
 
 // publish makes the next n slots, which are filled, requests in flight. It
 // comes before they are posted, since a completion can overtake the post call.
-func (r *slotRing) publish(n int) { r.head.Store(r.head.Load() + uint32(n)) }
-
-// withdraw takes back the last n, which were not posted after all.
-func (r *slotRing) withdraw(n int) { r.head.Store(r.head.Load() - uint32(n)) }
-
-// holds tells whether the request with that counter is in flight.
-func (r *slotRing) holds(counter uint32) bool {
-	tail := r.tail.Load()
-	return counter-tail < r.head.Load()-tail
+func (r *slotRing) publish(n int) {
+	if r.free != nil {
+		for i := range n {
+			number := r.next(i)
+			r.state[r.place(number)].Store(uint64(number)<<1 | 1)
+		}
+	}
+	r.head.Store(r.head.Load() + uint32(n))
 }
 
-// retire ends the oldest request: it unpins the memory and frees the slot.
-func (r *slotRing) retire() {
-	t := r.tail.Load()
-	r.at(t).clear()
-	r.tail.Store(t + 1)
+// withdraw takes back and unpins the last n, which were not posted after all.
+func (r *slotRing) withdraw(n int) {
+	r.head.Store(r.head.Load() - uint32(n))
+	for i := range n {
+		number := r.next(i)
+		r.at(number).clear()
+		if r.free != nil {
+			r.state[r.place(number)].Store(uint64(number) << 1)
+		}
+	}
+}
+
+// holds tells whether the request with that number is in flight.
+func (r *slotRing) holds(number uint32) bool {
+	if r.free != nil {
+		return r.state[r.place(number)].Load() == uint64(number)<<1|1
+	}
+	tail := r.tail.Load()
+	return number-tail < r.head.Load()-tail
+}
+
+// first returns the request to report next when the device tells that the one
+// with that number has ended: it, or the oldest of those that ended with it.
+func (r *slotRing) first(number uint32) uint32 {
+	if r.free != nil {
+		return number
+	}
+	return r.tail.Load()
+}
+
+// retire ends the request that first returned: it unpins the memory and frees
+// the slot.
+func (r *slotRing) retire(number uint32) {
+	r.at(number).clear()
+	tail := r.tail.Load()
+	if r.free != nil {
+		i := r.place(number)
+		r.state[i].Store(uint64(number+uint32(len(r.slots))) << 1)
+		r.free[r.place(tail)] = i
+	}
+	r.tail.Store(tail + 1)
+}
+
+// all returns the requests in flight, each of which may be retired meanwhile.
+func (r *slotRing) all() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		if r.free == nil {
+			for number := r.tail.Load(); number != r.head.Load(); number++ {
+				if !yield(number) {
+					return
+				}
+			}
+			return
+		}
+		for i := range r.state {
+			if s := r.state[i].Load(); s&1 != 0 && !yield(uint32(s>>1)) {
+				return
+			}
+		}
+	}
 }
 
 // set fills a free slot for a request and pins its memory, or changes nothing.

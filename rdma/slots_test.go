@@ -2,13 +2,14 @@ package rdma
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
 // A ring near the end of its counters must work like any other.
 func TestSlotRingAcrossCounterWrap(t *testing.T) {
 	for _, first := range []uint32{0, 1, math.MaxUint32 - 2} {
-		r := newSlotRing(5, 1)
+		r := newSlotRing(5, 1, true)
 		r.head.Store(first)
 		r.tail.Store(first)
 		if got := r.room(); got != 5 {
@@ -34,18 +35,82 @@ func TestSlotRingAcrossCounterWrap(t *testing.T) {
 				if got := r.at(r.tail.Load()).token; got != uint64(next)+uint64(i) {
 					t.Fatalf("token %d, want %d", got, uint64(next)+uint64(i))
 				}
-				r.retire()
+				r.retire(r.first(next + 2))
 			}
 			next += 3
 		}
 	}
 }
 
+// Where requests end in any order, one that takes its time holds up no other,
+// and the completion of one that has ended is told from that of the next.
+func TestUnorderedSlots(t *testing.T) {
+	r := newSlotRing(4, 1, false)
+	random := rand.New(rand.NewPCG(1, 2))
+	live := make(map[uint32]uint64) // token by number
+	var ended []uint32
+	slow := r.next(0)
+	r.at(slow).token = 1 << 40
+	r.publish(1)
+	for token := range uint64(1000) {
+		n := random.IntN(r.room() + 1)
+		for i := range n {
+			number := r.next(i)
+			if _, ok := live[number]; ok || number == slow {
+				t.Fatalf("number %d is given twice", number)
+			}
+			r.at(number).token = token<<8 | uint64(i)
+			live[number] = token<<8 | uint64(i)
+		}
+		r.publish(n)
+		if back := random.IntN(n + 1); back > 0 && token%3 == 0 {
+			for i := range back {
+				delete(live, numberOf(live, token<<8|uint64(n-1-i)))
+			}
+			r.withdraw(back)
+		}
+		for number, want := range live {
+			if got := r.at(number).token; !r.holds(number) || r.first(number) != number || got != want {
+				t.Fatalf("request %d: in flight %v, token %#x, want %#x", number, r.holds(number), got, want)
+			}
+			if random.IntN(2) == 0 {
+				r.retire(number)
+				delete(live, number)
+				ended = append(ended, number)
+			}
+		}
+		for _, number := range ended {
+			if _, again := live[number]; r.holds(number) && !again {
+				t.Fatalf("request %d has ended and is in flight", number)
+			}
+		}
+		if r.inFlight() != len(live)+1 || !r.holds(slow) {
+			t.Fatalf("%d in flight, want %d and the slow one", r.inFlight(), len(live))
+		}
+	}
+	for number := range r.all() {
+		r.retire(number)
+	}
+	if r.inFlight() != 0 || r.room() != 4 {
+		t.Errorf("%d in flight, room for %d after all were retired", r.inFlight(), r.room())
+	}
+}
+
+// numberOf returns the number of the request with that token.
+func numberOf(live map[uint32]uint64, token uint64) uint32 {
+	for number, t := range live {
+		if t == token {
+			return number
+		}
+	}
+	panic("no such request")
+}
+
 // Memory is pinned once per request however many of its pieces it owns, and
 // unpinned once.
 func TestSlotPinsEachMemoryOnce(t *testing.T) {
 	a, b := testMemory(t), testMemory(t)
-	r := newSlotRing(1, 4)
+	r := newSlotRing(1, 4, true)
 	s := r.at(0)
 	if err := s.set(&request{token: 7}, []piece{{mem: a}, {mem: b}, {mem: a}, {mem: b}}); err != nil {
 		t.Fatal(err)
@@ -58,7 +123,7 @@ func TestSlotPinsEachMemoryOnce(t *testing.T) {
 		t.Error("memory of a request in flight was freed by Close")
 	}
 	r.publish(1)
-	r.retire()
+	r.retire(0)
 	if pinned(a) {
 		t.Error("memory is still there after the request ended")
 	}
@@ -77,14 +142,15 @@ func TestSlotsDoNotAllocate(t *testing.T) {
 	a, b := testMemory(t), testMemory(t)
 	defer a.h.Close()
 	defer b.h.Close()
-	r := newSlotRing(8, 2)
+	r := newSlotRing(8, 2, true)
 	pieces := []piece{{mem: a}, {mem: b}}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := r.at(r.head.Load()).set(&request{token: 1}, pieces); err != nil {
+		number := r.next(0)
+		if err := r.at(number).set(&request{token: 1}, pieces); err != nil {
 			t.Fatal(err)
 		}
 		r.publish(1)
-		r.retire()
+		r.retire(number)
 	}); n != 0 {
 		t.Errorf("%v allocations per request, want 0", n)
 	}

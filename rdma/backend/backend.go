@@ -52,12 +52,27 @@ type Domain interface {
 	Register(Region) (Registration, error)
 
 	// CreateQP creates a queue pair, and sets in init what was granted. The
-	// domain's PD is set in init.
+	// domain's PD need not be set in init. The send operations that init has are
+	// a wish: where the device does not have them all by its extended interface
+	// (ibv_wr_post(3)), CreateQP makes a queue pair without that interface and
+	// takes IBV_QP_INIT_ATTR_SEND_OPS_FLAGS out of init.CompMask.
 	CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error)
 
 	// Close ends what NewDomain began, after all that the domain made is gone.
 	// The protection domain itself is its caller's.
 	Close() error
+}
+
+// SRDDomain is a [Domain] whose device has scalable reliable datagrams:
+// messages, reads and writes without a connection, each reliable, in no order.
+type SRDDomain interface {
+	Domain
+
+	// CreateSRD creates a queue pair for them and sets in init what was granted.
+	// init.SendOpsFlags has what the caller would like to post; what the device
+	// can't do of that is taken out rather than refused. The domain sets the
+	// type and the PD.
+	CreateSRD(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error)
 }
 
 // Region is memory to be registered: Length bytes from Addr, or from Offset of

@@ -1,6 +1,9 @@
 package backend
 
 import (
+	"errors"
+	"syscall"
+
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -56,7 +59,20 @@ func (d *StandardDomain) Register(r Region) (Registration, error) {
 func (d *StandardDomain) CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
 	init.PD = capi.PtrTo(d.pd)
 	init.CompMask |= ibverbs.IBV_QP_INIT_ATTR_PD
+	asked := *init
+	qp, err := ibverbs.CreateQPEx(d.ctx, init)
+	if init.CompMask&ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS == 0 || !refusesSendOps(err) {
+		return qp, err
+	}
+	*init = asked // of which a refusal may have changed something
+	init.CompMask &^= ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
 	return ibverbs.CreateQPEx(d.ctx, init)
+}
+
+// refusesSendOps tells whether the extended interface may be what a provider
+// refuses. They do not agree on an errno for it.
+func refusesSendOps(err error) bool {
+	return errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL)
 }
 
 // Close implements [Domain].
