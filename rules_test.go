@@ -87,7 +87,8 @@ const testsOnly = "internal/rdmatest/testdevices"
 // testsMayImport says what tests below a folder may use beyond that, and beyond
 // internal/rdmatest and their own package.
 var testsMayImport = map[string][]string{
-	"rdma":         {"backends/verbs", "sim"},
+	"rdma":         {"backends", "sim"},
+	"backends":     {"sim"},
 	"zz_generated": {"internal"},
 	"capi":         {"internal"},
 	"gen":          {"internal/rdmatest"},

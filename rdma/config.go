@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -116,11 +117,11 @@ func limitsOf(info *DeviceInfo, port *PortInfo) limits {
 		allReads: info.MaxReads,
 		Config: Config{
 			Port:               len(info.Ports),
-			MaxSendWR:          info.MaxQPWR,
-			MaxRecvWR:          info.MaxQPWR,
-			MaxSendSGE:         info.MaxSGE,
-			MaxRecvSGE:         info.MaxSGE,
-			MaxInline:          math.MaxInt32, // not reported by devices
+			MaxSendWR:          info.QPLimits.MaxSendWR,
+			MaxRecvWR:          info.QPLimits.MaxRecvWR,
+			MaxSendSGE:         info.QPLimits.MaxSendSGE,
+			MaxRecvSGE:         info.QPLimits.MaxRecvSGE,
+			MaxInline:          cmp.Or(info.QPLimits.MaxInline, math.MaxInt32),
 			PathMTU:            MTU4096,
 			RetryCount:         7,
 			RNRRetry:           7,
@@ -134,7 +135,7 @@ func limitsOf(info *DeviceInfo, port *PortInfo) limits {
 			SL:                 15,
 			HopLimit:           math.MaxUint8,
 			SignalInterval:     math.MaxInt32, // bound to the queue's depth below
-			MaxMessage:         port.MaxMessage,
+			MaxMessage:         max(port.MaxMessage, info.QPLimits.MaxRDMASize),
 		},
 		mtuReason: "the largest there is",
 	}

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
 // bigDevice can do more than any default.
 func bigDevice() *DeviceInfo {
 	return &DeviceInfo{
-		Name: "big0", MaxQPWR: 32768, MaxSGE: 30, MaxQPReads: 16, MaxQPInitiatorReads: 16,
+		Name: "big0", QPLimits: QPLimits{MaxSendWR: 32768, MaxRecvWR: 32768, MaxSendSGE: 30, MaxRecvSGE: 30}, MaxQPReads: 16, MaxQPInitiatorReads: 16,
 		Ports: []PortInfo{
 			{Number: 1, State: PortDown, LinkLayer: LinkLayerEthernet, MaxMTU: MTU4096, ActiveMTU: MTU1024, MaxMessage: 1 << 30, PKeyTableLen: 128},
 			{Number: 2, State: PortActive, LinkLayer: LinkLayerEthernet, MaxMTU: MTU4096, ActiveMTU: MTU4096, MaxMessage: 1 << 30, PKeyTableLen: 128},
@@ -27,7 +29,7 @@ func bigDevice() *DeviceInfo {
 // smallDevice is less than every default.
 func smallDevice() *DeviceInfo {
 	return &DeviceInfo{
-		Name: "small0", MaxQPWR: 64, MaxSGE: 2, MaxQPReads: 4, MaxQPInitiatorReads: 1,
+		Name: "small0", QPLimits: QPLimits{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}, MaxQPReads: 4, MaxQPInitiatorReads: 1,
 		Ports: []PortInfo{{Number: 1, State: PortActive, LinkLayer: LinkLayerInfiniBand, MaxMTU: MTU4096, ActiveMTU: MTU1024, MaxMessage: 8 << 20, PKeyTableLen: 1}},
 	}
 }
@@ -83,6 +85,65 @@ func TestConfigBackendDefaultsComeBeforeTheUsers(t *testing.T) {
 	if _, err = deviceConfig(func(*Config) error { return syscall.EIO }, bigDevice(), nil); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the backend's error became %v", err)
 	}
+}
+
+// limiter is a backend whose devices have unlike queues.
+type limiter struct {
+	fakeBackend
+	err error
+}
+
+func (b *limiter) Limits(_ *ibverbs.Context, l *QPLimits) error {
+	if b.err == nil {
+		l.MaxRecvWR, l.MaxSendSGE, l.MaxInline, l.MaxRDMASize = 2*l.MaxRecvWR, 2, 32, 1<<30
+	}
+	return b.err
+}
+
+func TestConfigIsBoundByWhatTheBackendKnows(t *testing.T) {
+	v := newFakeVerbs(roce("a0"))
+	be := &limiter{fakeBackend: fakeBackend{name: "vendor", claim: claims(true)}}
+	r := newRegistry(t, v, be)
+	devices, err := r.devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := QPLimits{MaxSendWR: 1024, MaxRecvWR: 2048, MaxSendSGE: 2, MaxRecvSGE: 16, MaxInline: 32, MaxRDMASize: 1 << 30}
+	if got := devices[0].QPLimits; got != want {
+		t.Errorf("limits are %+v, want %+v", got, want)
+	}
+	d, err := r.open("", "a0", &Config{MaxSendWR: 1024, MaxRecvWR: 2048, MaxSendSGE: 2, MaxInline: 32, MaxMessage: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	for text, cfg := range map[string]Config{
+		"MaxSendWR is 1025, allowed is 0 to 1024":                {MaxSendWR: 1025},
+		"MaxRecvWR is 2049, allowed is 0 to 2048":                {MaxRecvWR: 2049},
+		"MaxSendSGE is 3, allowed is 0 to 2":                     {MaxSendSGE: 3},
+		"MaxInline is 33, allowed is 0 to 32":                    {MaxInline: 33},
+		"MaxMessage is 1073741825, allowed is 1 to 1073741824 b": {MaxMessage: 1<<30 + 1},
+	} {
+		if _, err := r.open("", "a0", &cfg); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want %q", err, text)
+		}
+	}
+
+	// A device that does not answer keeps what verbs tell.
+	be.err = syscall.EIO
+	if err := r.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if devices, err = r.devices(); err != nil {
+		t.Fatal(err)
+	}
+	want = QPLimits{MaxSendWR: 1024, MaxRecvWR: 1024, MaxSendSGE: 16, MaxRecvSGE: 16}
+	if got := devices[0]; got.QPLimits != want || len(got.Problems) != 1 || !errors.Is(got.Problems[0], syscall.EIO) {
+		t.Errorf("limits are %+v with problems %v, want %+v and EIO", got.QPLimits, got.Problems, want)
+	}
+	v.checkNothingOpen(t)
 }
 
 func TestConfigNegativeMeansZero(t *testing.T) {

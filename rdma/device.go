@@ -46,11 +46,10 @@ func openDevice(v verbs, dev *ibverbs.Device, id identity, be backend.Backend, c
 
 // newDevice makes a Device that owns ctx, unless it fails.
 func newDevice(v verbs, ctx *ibverbs.Context, id identity, be backend.Backend, cfg *Config) (*Device, error) {
-	info, err := queryDevice(v, ctx, id)
+	info, err := queryDevice(v, ctx, id, be)
 	if err != nil {
 		return nil, err
 	}
-	info.Backend = be.Name()
 	resolved, err := deviceConfig(func(c *Config) error {
 		return opError("defaults", id.name, be.Defaults(ctx, c))
 	}, &info, cfg)
@@ -99,9 +98,7 @@ func (d *Device) Query() (DeviceInfo, error) {
 		return DeviceInfo{}, err
 	}
 	defer d.release()
-	info, err := queryDevice(d.verbs, ctx, d.id)
-	info.Backend = d.Backend()
-	return info, err
+	return queryDevice(d.verbs, ctx, d.id, d.be)
 }
 
 // queryPort asks for the state of one port now.

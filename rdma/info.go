@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/rdma/backend"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -227,6 +228,8 @@ type DeviceInfo struct {
 	MaxEEReads          int `json:"maxEERdAtom"`
 	MaxEEInitiatorReads int `json:"maxEEInitRdAtom"`
 
+	QPLimits QPLimits `json:"qpLimits"` // of one queue pair
+
 	AtomicCap      AtomicCap  `json:"atomicCap"`
 	PCIAtomics     PCIAtomics `json:"pciAtomics"`
 	Caps           DeviceCaps `json:"caps"`
@@ -250,6 +253,9 @@ type DeviceInfo struct {
 	// Problems are parts that could not be read; the rest is as reported.
 	Problems []error `json:"-"`
 }
+
+// QPLimits is the most that one queue pair of a device can have.
+type QPLimits = backend.QPLimits
 
 // ODPCaps is what may touch memory that is not locked (on-demand paging), as
 // sets of the bits of enum ibv_odp_general_caps and ibv_odp_transport_cap_bits.

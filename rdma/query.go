@@ -7,19 +7,26 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/rdma/backend"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
 // queryDevice asks a device and the system for all that DeviceInfo tells. It
 // fails if the device does not answer; parts that can't be read are left out
-// and named in Problems.
-func queryDevice(v verbs, ctx *ibverbs.Context, id identity) (DeviceInfo, error) {
+// and named in Problems. be is the backend that claimed the device.
+func queryDevice(v verbs, ctx *ibverbs.Context, id identity, be backend.Backend) (DeviceInfo, error) {
 	attr, err := v.queryDevice(ctx)
 	if err != nil {
 		return DeviceInfo{}, opError("query_device", id.name, err)
 	}
 	info := deviceInfo(attr)
+	if l, ok := be.(backend.Limiter); ok {
+		if err := l.Limits(ctx, &info.QPLimits); err != nil {
+			info.Problems = append(info.Problems, opError("query_device", id.name, err))
+		}
+	}
 	info.Name = id.name
+	info.Backend = be.Name()
 	info.UverbsName = id.uverbs
 	info.NodeType = id.node
 	info.Transport = id.transport
@@ -89,6 +96,8 @@ func deviceInfo(ex *ibverbs.DeviceAttrEx) DeviceInfo {
 		MaxReads:            int(a.MaxResRDAtom),
 		MaxEEReads:          int(a.MaxEERDAtom),
 		MaxEEInitiatorReads: int(a.MaxEEInitRDAtom),
+
+		QPLimits: QPLimits{MaxSendWR: int(a.MaxQPWR), MaxRecvWR: int(a.MaxQPWR), MaxSendSGE: int(a.MaxSGE), MaxRecvSGE: int(a.MaxSGE)},
 
 		AtomicCap:     AtomicCap(a.AtomicCap),
 		PCIAtomics:    PCIAtomics{ex.PCIAtomicCaps.FetchAdd, ex.PCIAtomicCaps.Swap, ex.PCIAtomicCaps.CompareSwap},

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -299,26 +300,39 @@ func (r *registry) claim(found *inventory, order []backend.Backend, ctx *ibverbs
 		if !mine {
 			continue
 		}
-		info, err := queryDevice(r.verbs, ctx, id)
-		info.Backend = b.Name()
-		return info, err
+		return queryDevice(r.verbs, ctx, id, b)
 	}
-	return DeviceInfo{}, &Error{Op: "claim", Device: id.name, Err: ErrNoBackend, Hint: r.importHint()}
+	return DeviceInfo{}, &Error{Op: "claim", Device: id.name, Err: ErrNoBackend, Hint: r.importHint(ctx, id)}
 }
 
-// genericImport is the backend that drives whatever speaks standard verbs.
-const genericImport = "github.com/goverbs/goverbs/backends/verbs"
+// The backends of this module, for those who forgot to import one.
+const (
+	backendsPath   = "github.com/goverbs/goverbs/backends/"
+	genericBackend = "verbs" // drives whatever speaks standard verbs
+)
 
-// importHint names the import that would claim a device that nobody did.
-func (r *registry) importHint() string {
-	registered := "none"
-	if names := r.names(); len(names) > 0 {
-		registered = strings.Join(names, ", ")
+var vendorBackends = map[uint32]string{0x02c9: "mlx5", 0x1d0f: "efa"} // by vendor ID
+
+// importHint names the imports that would claim a device that nobody did.
+func (r *registry) importHint(ctx *ibverbs.Context, id identity) string {
+	var fitting []string
+	if attr, err := r.verbs.queryDevice(ctx); err == nil && vendorBackends[attr.OrigAttr.VendorID] != "" {
+		fitting = append(fitting, vendorBackends[attr.OrigAttr.VendorID])
 	}
-	if r.backend("verbs") != nil {
-		return "registered: " + registered
+	if id.transport == TransportIB || id.transport == TransportIWARP {
+		fitting = append(fitting, genericBackend)
 	}
-	return fmt.Sprintf("registered: %s; import _ %q?", registered, genericImport)
+	var imports []string
+	for _, name := range fitting {
+		if r.backend(name) == nil {
+			imports = append(imports, strconv.Quote(backendsPath+name))
+		}
+	}
+	hint := "registered: " + cmp.Or(strings.Join(r.names(), ", "), "none")
+	if imports != nil {
+		hint += "; import _ " + strings.Join(imports, " or ") + "?"
+	}
+	return hint
 }
 
 // open opens the device called name, which the backend called want must have

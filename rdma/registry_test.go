@@ -528,9 +528,34 @@ func TestOpenErrorsTellWhatIsThere(t *testing.T) {
 }
 
 func TestOpenOfAnUnclaimedDeviceNamesTheImport(t *testing.T) {
-	r := newRegistry(t, newFakeVerbs(roce("a0")))
-	if _, err := r.open("", "a0", nil); !errors.Is(err, ErrNoBackend) || !strings.Contains(err.Error(), "import _ ") {
-		t.Errorf("got %v", err)
+	const mlx5, efa, verbs = `"github.com/goverbs/goverbs/backends/mlx5"`, `"github.com/goverbs/goverbs/backends/efa"`, `"github.com/goverbs/goverbs/backends/verbs"`
+	for _, tt := range []struct {
+		vendor     uint32
+		transport  Transport
+		queryErr   error
+		registered []string
+		want       string
+	}{
+		{0x1d0f, TransportUnspecified, nil, nil, "registered: none; import _ " + efa + "?"},
+		{0x1d0f, TransportUnspecified, nil, []string{"mlx5", "verbs"}, "registered: mlx5, verbs; import _ " + efa + "?"},
+		{0x1d0f, TransportUnspecified, nil, []string{"efa"}, "registered: efa"},
+		{0x02c9, TransportIB, nil, nil, "registered: none; import _ " + mlx5 + " or " + verbs + "?"},
+		{0x02c9, TransportIB, nil, []string{"mlx5"}, "registered: mlx5; import _ " + verbs + "?"},
+		{0x8086, TransportIWARP, nil, nil, "registered: none; import _ " + verbs + "?"},
+		{0x02c9, TransportIB, syscall.EIO, nil, "registered: none; import _ " + verbs + "?"},
+		{0x1137, TransportUSNIC, nil, nil, "registered: none"},
+	} {
+		dev := roce("a0")
+		dev.attr.OrigAttr.VendorID, dev.id.transport, dev.queryErr = tt.vendor, tt.transport, tt.queryErr
+		r := newRegistry(t, newFakeVerbs(dev))
+		for _, name := range tt.registered {
+			r.register(&fakeBackend{name: name, claim: claims(false)})
+		}
+		_, err := r.open("", "a0", nil)
+		var e *Error
+		if !errors.Is(err, ErrNoBackend) || !errors.As(err, &e) || e.Hint != tt.want {
+			t.Errorf("vendor %#x, transport %v: got %v, want the hint %s", tt.vendor, tt.transport, err, tt.want)
+		}
 	}
 }
 

@@ -20,18 +20,18 @@ type Config struct {
 	Port int
 
 	// MaxSendWR and MaxRecvWR are the depths of the send and receive queue, in
-	// requests. Default 512, at most the device's MaxQPWR. Negative means
-	// zero: a queue that takes nothing.
+	// requests. Default 512, at most what the device can (DeviceInfo.QPLimits).
+	// Negative means zero: a queue that takes nothing.
 	MaxSendWR, MaxRecvWR int
 
 	// MaxSendSGE and MaxRecvSGE are how many pieces of memory a request may
-	// name. Default 4, at most the device's MaxSGE. Negative means zero.
+	// name. Default 4, at most what the device can. Negative means zero.
 	MaxSendSGE, MaxRecvSGE int
 
 	// MaxInline is how many bytes a request may carry in itself, copied when
-	// it is posted. Default 0. Devices differ and report no limit: creating
-	// the queue pair fails if it is too much, and QP.Cap tells what was
-	// granted.
+	// it is posted. Default 0. Devices differ and most report no limit:
+	// creating the queue pair fails if it is too much, and QP.Cap tells what
+	// was granted.
 	MaxInline int
 
 	// PathMTU is the largest packet payload. Default 4096, at most the port's
@@ -97,7 +97,8 @@ type Config struct {
 	RelaxedOrdering bool
 
 	// MaxMessage is how many bytes one request moves at most; longer transfers
-	// are split. Default, and the most: what the port can.
+	// are split. Default, and the most: what the port can, or QPLimits.MaxRDMASize
+	// where reads and writes may be longer than messages.
 	MaxMessage int64
 
 	// Logger gets what nobody else would hear of, such as objects that were
