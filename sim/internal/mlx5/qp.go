@@ -339,7 +339,7 @@ func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
 	e := cqe{opcode: opReq, uidx: q.cfg.UIndex, wqeOpcode: r.Opcode, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(r.Length)}
 	if st != fabric.Success {
 		s := syndromes[st]
-		e.opcode, e.syndrome, e.vendor = opReqError, s.code, cmp.Or(r.Vendor, s.vendor)
+		e.opcode, e.syndrome, e.vendor = opReqError, s.code, cmp.Or(r.Vendor, s.requester)
 	} else if !r.Signaled {
 		return
 	} else {
@@ -414,7 +414,7 @@ func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
 	switch {
 	case a.Status != fabric.Success:
 		s := syndromes[a.Status]
-		e.opcode, e.syndrome, e.vendor, e.data = opRespError, s.code, s.vendor, nil
+		e.opcode, e.syndrome, e.vendor, e.data = opRespError, s.code, s.responder, nil
 	case a.Op == fabric.OpWrite:
 		e.opcode = opRespWriteImm
 	case a.HasImm:

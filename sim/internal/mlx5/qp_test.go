@@ -349,8 +349,8 @@ func TestErrorsHaveSyndromes(t *testing.T) {
 		r := newRig(t, fabric.RC, 4, 4, 4, 4, 64)
 		r.CompleteSend(&fabric.Request{}, st)
 		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Status: st})
-		for n, op := range []byte{opReqError, opRespError} {
-			if b, ok := r.entry(n); !ok || b[63]>>4 != op || b[55] != want.code || b[54] != want.vendor {
+		for n, c := range []struct{ op, vendor byte }{{opReqError, want.requester}, {opRespError, want.responder}} {
+			if b, ok := r.entry(n); !ok || b[63]>>4 != c.op || b[55] != want.code || b[54] != c.vendor {
 				t.Errorf("status %d, entry %d is %x", st, n, b)
 			}
 		}
