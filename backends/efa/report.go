@@ -45,8 +45,6 @@ func capabilities(a *efadv.DeviceAttr, version string) []backend.Capability {
 	report := []backend.Capability{
 		{Name: "reliable connections (RC)", Missing: "EFA has scalable reliable datagrams instead"},
 		{Name: "scalable reliable datagrams (SRD)", Value: "in no order, a message in one packet"},
-		{Name: "send queue", Value: queue(a.MaxSQWR, a.MaxSQSGE) + fmt.Sprintf(", %d bytes inline", max(a.InlineBufSize, a.InlineBufSizeEx))},
-		{Name: "receive queue", Value: queue(a.MaxRQWR, a.MaxRQSGE)},
 	}
 	major, _, _ := strings.Cut(version, ".")
 	release, err := strconv.Atoi(major)
@@ -63,9 +61,4 @@ func capabilities(a *efadv.DeviceAttr, version string) []backend.Capability {
 		report = append(report, c)
 	}
 	return report
-}
-
-// queue says how much one queue holds.
-func queue(requests uint32, pieces uint16) string {
-	return fmt.Sprintf("up to %d requests of %d pieces of memory", requests, pieces)
 }

@@ -37,19 +37,3 @@ func TestReasonIsTheLibraryOrTheDevice(t *testing.T) {
 		}
 	}
 }
-
-func TestReportTellsTheLimits(t *testing.T) {
-	got := capabilities(&efadv.DeviceAttr{MaxSQWR: 4096, MaxSQSGE: 2, InlineBufSize: 32, InlineBufSizeEx: 96, MaxRQWR: 32768, MaxRQSGE: 3}, "64.0")
-	text := make(map[string]string)
-	for _, c := range got {
-		text[c.Name] = c.Value
-	}
-	for name, want := range map[string]string{
-		"send queue":    "up to 4096 requests of 2 pieces of memory, 96 bytes inline",
-		"receive queue": "up to 32768 requests of 3 pieces of memory",
-	} {
-		if text[name] != want {
-			t.Errorf("%s: %q, want %q", name, text[name], want)
-		}
-	}
-}

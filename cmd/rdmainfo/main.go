@@ -1,6 +1,7 @@
 // Command rdmainfo tells what RDMA this machine has, what not, and why: which
 // rdma-core was loaded and what it lacks, the registered backends, the devices
-// with their limits, ports and addresses, and what was left out.
+// with their limits, what they can do and what not, ports and addresses, and
+// what was left out.
 //
 //	rdmainfo [-json] [device ...]
 //
@@ -16,6 +17,8 @@ import (
 	"io"
 	"os"
 
+	_ "github.com/goverbs/goverbs/backends/efa"
+	_ "github.com/goverbs/goverbs/backends/mlx5"
 	_ "github.com/goverbs/goverbs/backends/verbs"
 )
 

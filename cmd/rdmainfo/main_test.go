@@ -36,6 +36,7 @@ func sample() *report {
 					Name: "mlx5_0", Backend: "mlx5", Driver: "mlx5_core", NodeType: rdma.NodeCA, FWVersion: "28.41.1000",
 					NodeGUID: 0x0002c90300f48a10, SysImageGUID: 0x0002c90300f48a10, VendorID: 0x2c9, VendorPartID: 4129,
 					PCIAddress: "0000:3b:00.0", NUMANode: 1, UverbsName: "uverbs0", MaxQP: 131072, MaxQPWR: 32768, MaxSGE: 30, MaxSGERead: 30,
+					QPLimits:  rdma.QPLimits{MaxSendWR: 32768, MaxRecvWR: 32768, MaxSendSGE: 30, MaxRecvSGE: 30},
 					MaxMRSize: 1 << 48, MaxMR: 1 << 24, AtomicCap: rdma.AtomicHCA, Caps: 1<<20 | 1<<12, ODP: rdma.ODPCaps{General: 1, RC: 31, UD: 1},
 					PortCount: 1,
 					Ports: []rdma.PortInfo{{
@@ -44,6 +45,14 @@ func sample() *report {
 						GIDs: []rdma.GIDEntry{{GID: gid("fe80::2:c903:f4:8a10"), Type: rdma.GIDTypeIB}}, PKeys: []rdma.PKey{{Key: 0xffff}},
 					}},
 				},
+				Report: []rdma.Capability{{Name: "on-demand paging", Value: "RC, UD"}, {Name: "DMA-buf memory"}, {Name: "XRC", Missing: "the device reports none"}},
+			},
+			{
+				DeviceInfo: rdma.DeviceInfo{
+					Name: "efa_1", Backend: "efa", NodeType: rdma.NodeUnspecified, NUMANode: 0, UverbsName: "uverbs2", VendorID: 0x1d0f, MaxSGERead: 1,
+					QPLimits: rdma.QPLimits{MaxSendWR: 4096, MaxRecvWR: 32768, MaxSendSGE: 2, MaxRecvSGE: 3, MaxInline: 32, MaxRDMASize: 1 << 30},
+				},
+				Report: []rdma.Capability{{Name: "RDMA write", Missing: "device caps lack it"}},
 			},
 			{
 				DeviceInfo: rdma.DeviceInfo{
@@ -109,8 +118,8 @@ func TestUnknownDeviceIsRefusedWithThoseThereAre(t *testing.T) {
 		names  []string
 		want   string
 	}{
-		{sample(), []string{"rxe7"}, `no device "rxe7" (there are efa_0, mlx5_0, mlx5_1, rxe0)`},
-		{sample(), []string{"rxe7", "rxe0", "rxe8"}, `no device "rxe7", "rxe8" (there are efa_0, mlx5_0, mlx5_1, rxe0)`},
+		{sample(), []string{"rxe7"}, `no device "rxe7" (there are efa_0, efa_1, mlx5_0, mlx5_1, rxe0)`},
+		{sample(), []string{"rxe7", "rxe0", "rxe8"}, `no device "rxe7", "rxe8" (there are efa_0, efa_1, mlx5_0, mlx5_1, rxe0)`},
 		{&report{}, []string{"rxe7"}, `no device "rxe7": the kernel has no RDMA device`},
 		{&report{Error: "libibverbs.so.1: not found"}, []string{"rxe7"}, `no device "rxe7": libibverbs.so.1: not found`},
 	} {
@@ -125,7 +134,7 @@ func TestRunReportsThisMachine(t *testing.T) {
 	if status := run(nil, &out, &errs); status != 0 || errs.Len() > 0 {
 		t.Fatalf("status %d, %s", status, &errs)
 	}
-	for _, want := range []string{"library ", "backends  verbs"} {
+	for _, want := range []string{"library ", "backends  efa mlx5 verbs"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
 		}
@@ -139,7 +148,7 @@ func TestRunReportsThisMachine(t *testing.T) {
 		Devices, Skipped []struct{ Name string }
 	}
 	dec := json.NewDecoder(&out)
-	if err := dec.Decode(&parsed); err != nil || parsed.Devices == nil || parsed.Skipped == nil || parsed.Backends[0] != "verbs" {
+	if err := dec.Decode(&parsed); err != nil || parsed.Devices == nil || parsed.Skipped == nil || len(parsed.Backends) != 3 {
 		t.Errorf("got %+v, %v", parsed, err)
 	}
 }
@@ -150,7 +159,7 @@ func TestRunReportsRealDevices(t *testing.T) {
 		if status := run([]string{name}, &out, &errs); status != 0 {
 			t.Fatalf("status %d, %s", status, &errs)
 		}
-		for _, want := range []string{"\n" + name + " (", "ACTIVE", "<- default"} {
+		for _, want := range []string{"\n" + name + " (", "ACTIVE", "<- default", "\n  has       "} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%q is not in\n%s", want, &out)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -20,10 +21,11 @@ type report struct {
 	Skipped  []skipped         `json:"skipped"`
 }
 
-// device is a device with what of it could not be read.
+// device is a device with what it can do, and what of it could not be read.
 type device struct {
 	rdma.DeviceInfo
-	Problems []string `json:"problems,omitempty"`
+	Report   []rdma.Capability `json:"report"`
+	Problems []string          `json:"problems,omitempty"`
 }
 
 // skipped is what was left out.
@@ -43,13 +45,27 @@ func survey() *report {
 	if err != nil {
 		r.Error = err.Error()
 	}
-	for _, d := range devices {
-		r.Devices = append(r.Devices, device{DeviceInfo: d, Problems: texts(d.Problems)})
+	for _, info := range devices {
+		d := device{DeviceInfo: info, Problems: texts(info.Problems)}
+		if d.Report, err = capabilities(d.Name); err != nil {
+			d.Problems = append(d.Problems, err.Error())
+		}
+		r.Devices = append(r.Devices, d)
 	}
 	for _, s := range rdma.Skipped() {
 		r.Skipped = append(r.Skipped, skipped{Device: s.Device, Backend: s.Backend, Reason: s.Err.Error()})
 	}
 	return r
+}
+
+// capabilities returns what a device can do and what not.
+func capabilities(name string) ([]rdma.Capability, error) {
+	dev, err := rdma.Open(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	report, err := dev.Report()
+	return report, errors.Join(err, dev.Close())
 }
 
 func texts(errs []error) []string {
@@ -166,12 +182,18 @@ func (d *device) write(out *lines) {
 	out.add("  place     %s", strings.Join(place, ", "))
 	out.add("  maker     vendor %#06x, part %d, hardware %#x, firmware %s", d.VendorID, d.VendorPartID, d.HWVersion, orNone(d.FWVersion))
 	out.add("  GUID      node %v, system %v", d.NodeGUID, d.SysImageGUID)
-	out.add("  queues    QP %d, WR %d, SGE %d (read %d), CQ %d, CQE %d, SRQ %d, SRQ WR %d",
-		d.MaxQP, d.MaxQPWR, d.MaxSGE, d.MaxSGERead, d.MaxCQ, d.MaxCQE, d.MaxSRQ, d.MaxSRQWR)
+	out.add("  queues    QP %d, CQ %d, CQE %d, SRQ %d, SRQ WR %d", d.MaxQP, d.MaxCQ, d.MaxCQE, d.MaxSRQ, d.MaxSRQWR)
+	out.add("  of a QP   %s", d.ofQP())
 	out.add("  memory    PD %d, MR %d of %s, MW %d, AH %d, device memory %d bytes", d.MaxPD, d.MaxMR, anyOr(d.MaxMRSize), d.MaxMW, d.MaxAH, d.MaxDMSize)
 	out.add("  reads     %d in flight per QP, %d as initiator, %d in all; atomics: %v", d.MaxQPReads, d.MaxQPInitiatorReads, d.MaxReads, d.AtomicCap)
-	out.add("  on demand %s", d.odp())
 	out.add("  caps      %v", d.Caps)
+	for _, c := range d.Report {
+		if c.Missing != "" {
+			out.add("  lacks     %s: %s", c.Name, c.Missing)
+		} else {
+			out.add("  has       %v", c)
+		}
+	}
 	for i := range d.Ports {
 		writePort(out, &d.Ports[i])
 	}
@@ -180,21 +202,17 @@ func (d *device) write(out *lines) {
 	}
 }
 
-// odp says for which transports memory may be paged.
-func (d *device) odp() string {
-	var with []string
-	for _, t := range []struct {
-		name string
-		caps uint32
-	}{{"RC", d.ODP.RC}, {"UC", d.ODP.UC}, {"UD", d.ODP.UD}, {"XRC", d.ODP.XRC}} {
-		if t.caps != 0 {
-			with = append(with, t.name)
-		}
+// ofQP tells the limits of one queue pair.
+func (d *device) ofQP() string {
+	l := d.QPLimits
+	text := fmt.Sprintf("send WR %d of SGE %d (read %d), receive WR %d of SGE %d", l.MaxSendWR, l.MaxSendSGE, d.MaxSGERead, l.MaxRecvWR, l.MaxRecvSGE)
+	if l.MaxInline > 0 {
+		text += fmt.Sprintf(", inline %d bytes", l.MaxInline)
 	}
-	if with == nil {
-		return "no"
+	if l.MaxRDMASize > 0 {
+		text += fmt.Sprintf(", read or write %d bytes", l.MaxRDMASize)
 	}
-	return strings.Join(with, ", ")
+	return text
 }
 
 func writePort(out *lines, p *rdma.PortInfo) {
