@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"unsafe"
 
@@ -14,23 +15,38 @@ import (
 
 const dcKey = 0x1234_5678_9abc_def0
 
-// newDCT returns a DC target that takes receives from a shared queue.
-func (n *node) newDCT() (*end, *ibverbs.SRQ) {
+// dcTarget is a DC target, which takes receives from a shared queue.
+type dcTarget struct {
+	*end
+	srq *ibverbs.SRQ
+}
+
+func (d *dcTarget) postRecv(id uint64, pieces ...piece) {
+	d.t.Helper()
+	*d.rr = ibverbs.RecvWR{WRID: id}
+	d.rr.SGList, d.rr.NumSGE = d.setSGEs(d.mr, pieces)
+	if err := ibverbs.PostSRQRecv(d.srq, d.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(d.bad))); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// newDCT returns a target that completes to cq.
+func (n *node) newDCT(cq *ibverbs.CQ, flags mlx5dv.QPCreateFlags) *dcTarget {
 	n.t.Helper()
 	srqInit := &take[ibverbs.SRQInitAttr](n, 1)[0]
-	srqInit.Attr = ibverbs.SRQAttr{MaxWR: 16, MaxSGE: 1}
+	srqInit.Attr = ibverbs.SRQAttr{MaxWR: 16, MaxSGE: 2}
 	srq, err := ibverbs.CreateSRQ(n.pd, srqInit)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.later(func() error { return ibverbs.DestroySRQ(srq) })
-	cq := n.createCQ(16, nil)
 	e := &end{node: n, scq: cq, rcq: cq}
 	init := &take[ibverbs.QPInitAttrEx](n, 1)[0]
 	*init = ibverbs.QPInitAttrEx{SendCQ: capi.PtrTo(cq), RecvCQ: capi.PtrTo(cq), SRQ: capi.PtrTo(srq), QPType: ibverbs.IBV_QPT_DRIVER,
 		PD: capi.PtrTo(n.pd), CompMask: ibverbs.IBV_QP_INIT_ATTR_PD}
 	driver := &take[mlx5dv.QPInitAttr](n, 1)[0]
-	driver.CompMask = uint64(mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_DC)
+	driver.CompMask = uint64(mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_DC | mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)
+	driver.CreateFlags = flags
 	driver.DCInitAttr.DCType = mlx5dv.MLX5DV_DCTYPE_DCT
 	*driver.DCInitAttr.DCTAccessKey() = dcKey
 	if e.qp, err = mlx5dv.CreateQP(n.ctx, init, driver); err != nil {
@@ -45,7 +61,7 @@ func (n *node) newDCT() (*end, *ibverbs.SRQ) {
 	if err := e.modify(ibverbs.IBV_QPS_RTR, ibverbs.IBV_QP_AV|ibverbs.IBV_QP_PATH_MTU|ibverbs.IBV_QP_MIN_RNR_TIMER); err != nil {
 		n.t.Fatal(err)
 	}
-	return e, srq
+	return &dcTarget{e, srq}
 }
 
 // newDCI returns a DC initiator.
@@ -88,31 +104,67 @@ func (n *node) newDCI() *mlx5End {
 	return e
 }
 
+func (n *node) addressOf(peer *node) *ibverbs.AH {
+	n.t.Helper()
+	return n.createAH(ibverbs.AHAttr{GRH: ibverbs.GlobalRoute{DGID: peer.gid(), SGIDIndex: gidIndex, HopLimit: 64}, IsGlobal: 1, PortNum: 1})
+}
+
+// postDC posts what op starts, with a piece of the node's buffer, to a target.
+func (e *mlx5End) postDC(id uint64, ah *ibverbs.AH, to *end, key uint64, p piece, op func()) {
+	e.t.Helper()
+	ibverbs.WRStart(e.ex)
+	ibverbs.SetQPExWRID(e.ex, id)
+	ibverbs.SetQPExWRFlags(e.ex, ibverbs.IBV_SEND_SIGNALED)
+	op()
+	ibverbs.WRSetSGE(e.ex, e.mr.LKey, addr(e.buf)+uint64(p.off), uint32(p.len))
+	mlx5dv.WRSetDCAddr(e.dv, ah, ibverbs.QPNum(to.qp), key)
+	if err := ibverbs.WRComplete(e.ex); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// Of DC only what a target receives goes into completions, and only into large
+// ones: libmlx5 does not ask for more.
+func TestReceivedDataInCompletionsOfTargets(t *testing.T) {
+	for _, c := range []struct {
+		entry uint16
+		flags mlx5dv.QPCreateFlags
+		limit int
+	}{{64, 0, 0}, {128, 0, 64}, {128, neverScatter, 0}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			newFabric(t, nil)
+			na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+			dci, dct, ah := na.newDCI(), nb.newDCT(nb.createSizedCQ(c.entry), c.flags), na.addressOf(nb)
+			pieces := []piece{{0, 20}, {100, 100}}
+			for _, length := range []int{1, 20, 32, 63, 64, 65, 120} {
+				fill(na.buf, byte(length))
+				clear(nb.buf)
+				dct.postRecv(7, pieces...)
+				dci.postDC(1, ah, dct.end, dcKey, piece{0, length}, func() { ibverbs.WRSend(dci.ex) })
+				dci.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+				if there, want := nb.buf[0] != 0, length > c.limit; there != want {
+					t.Errorf("%d bytes are in memory before the completion is taken: %v, want %v", length, there, want)
+				}
+				if wc := dct.waitRecv(7, ibverbs.IBV_WC_SUCCESS); int(wc.ByteLen) != length || !bytes.Equal(nb.at(pieces...)[:length], na.buf[:length]) {
+					t.Errorf("%d bytes of %d, or wrong ones", wc.ByteLen, length)
+				}
+			}
+		})
+	}
+}
+
 func TestDynamicConnections(t *testing.T) {
 	newFabric(t, nil)
 	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
 	dci := na.newDCI()
-	type target struct {
-		*end
-		srq *ibverbs.SRQ
-	}
-	var targets []target
+	var targets []*dcTarget
 	for range 2 {
-		e, srq := nb.newDCT()
-		targets = append(targets, target{e, srq})
+		targets = append(targets, nb.newDCT(nb.createCQ(16, nil), 0))
 	}
-	ah := na.createAH(ibverbs.AHAttr{GRH: ibverbs.GlobalRoute{DGID: nb.gid(), SGIDIndex: gidIndex, HopLimit: 64}, IsGlobal: 1, PortNum: 1})
+	ah := na.addressOf(nb)
 	post := func(id uint64, dct *end, key uint64, p piece, f func()) {
 		t.Helper()
-		ibverbs.WRStart(dci.ex)
-		ibverbs.SetQPExWRID(dci.ex, id)
-		ibverbs.SetQPExWRFlags(dci.ex, ibverbs.IBV_SEND_SIGNALED)
-		f()
-		ibverbs.WRSetSGE(dci.ex, na.mr.LKey, addr(na.buf)+uint64(p.off), uint32(p.len))
-		mlx5dv.WRSetDCAddr(dci.dv, ah, ibverbs.QPNum(dct.qp), key)
-		if err := ibverbs.WRComplete(dci.ex); err != nil {
-			t.Fatal(err)
-		}
+		dci.postDC(id, ah, dct, key, p, f)
 	}
 	fill(na.buf, 7)
 	// One initiator, two targets in turn.
@@ -122,11 +174,7 @@ func TestDynamicConnections(t *testing.T) {
 			post(i, to.end, dcKey, piece{int(i), 500}, func() { ibverbs.WRRDMAWrite(dci.ex, nb.mr.RKey, addr(nb.buf)) })
 			dci.waitSend(i, ibverbs.IBV_WC_SUCCESS)
 		} else {
-			*nb.rr = ibverbs.RecvWR{WRID: 100 + i}
-			nb.rr.SGList, nb.rr.NumSGE = nb.setSGEs(nb.mr, []piece{{0, 600}})
-			if err := ibverbs.PostSRQRecv(to.srq, nb.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(nb.bad))); err != nil {
-				t.Fatal(err)
-			}
+			to.postRecv(100+i, piece{0, 600})
 			post(i, to.end, dcKey, piece{int(i), 500}, func() { ibverbs.WRSend(dci.ex) })
 			dci.waitSend(i, ibverbs.IBV_WC_SUCCESS)
 			to.waitRecv(100+i, ibverbs.IBV_WC_SUCCESS)

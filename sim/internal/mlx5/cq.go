@@ -105,6 +105,9 @@ type cqe struct {
 	data      []byte
 }
 
+// EntrySize returns the bytes of an entry.
+func (c *CQ) EntrySize() int { return c.stride }
+
 // scatter returns how much data an entry has room for.
 func (c *CQ) scatter() int { return c.stride / 2 }
 

@@ -44,14 +44,30 @@ type Mlx5AllocPDResp struct {
 	PDN uint32
 }
 
-// Mlx5QueryDeviceResp is struct mlx5_ib_query_device_resp as far as this
-// package fills it.
+// Mlx5QueryDeviceResp is struct mlx5_ib_query_device_resp.
 type Mlx5QueryDeviceResp struct {
-	_              structs.HostLayout
-	CompMask       uint32
-	ResponseLength uint32
-	Caps           [30]uint32
+	_                  structs.HostLayout
+	CompMask           uint32
+	ResponseLength     uint32
+	TSOCaps            [2]uint32
+	RSSCaps            [2]uint64
+	CQECompCaps        [2]uint32
+	PacketPacingCaps   [4]uint32
+	MultiPacketWQEs    uint32
+	Flags              uint32
+	SWParsingCaps      [2]uint32
+	StridingRQCaps     [6]uint32
+	TunnelOffloads     uint32
+	LogDCIStreams      uint8
+	LogDCIErredStreams uint8
+	_                  [2]byte
 }
+
+// Flags of Mlx5QueryDeviceResp.
+const (
+	Mlx5CQEPadding  = 1 << 1
+	Mlx5DCTScatters = 1 << 3
+)
 
 // Mlx5CreateMKey is the begin of the firmware's command CREATE_MKEY: big-endian
 // words, of which the key's context begins with the fifth.

@@ -33,6 +33,7 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"ib_uverbs_async_event_desc", unsafe.Sizeof(AsyncEvent{}), 16},
 		{"ib_uverbs_comp_event_desc", unsafe.Sizeof(CompEvent{}), 8},
 		{"mlx5_ib_alloc_ucontext_resp", unsafe.Sizeof(Mlx5ContextResp{}), 72},
+		{"mlx5_ib_query_device_resp", unsafe.Sizeof(Mlx5QueryDeviceResp{}), 104},
 		{"create_mkey_in up to translations_octword_size", unsafe.Sizeof(Mlx5CreateMKey{}), 16 + 56},
 		{"create_mkey_out", unsafe.Sizeof(Mlx5CreateMKeyOut{}), 16},
 		{"mlx5_ib_create_cq", unsafe.Sizeof(Mlx5CreateCQ{}), 32},

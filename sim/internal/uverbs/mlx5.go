@@ -56,7 +56,10 @@ func (Mlx5) limits(a *uapi.DeviceAttr) {
 }
 
 func (Mlx5) device(_ *Context, r *uapi.Request) {
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5QueryDeviceResp{ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5QueryDeviceResp{}))})
+	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5QueryDeviceResp{
+		ResponseLength: uint32(unsafe.Sizeof(uapi.Mlx5QueryDeviceResp{})),
+		Flags:          uapi.Mlx5CQEPadding | uapi.Mlx5DCTScatters,
+	})
 }
 
 func (Mlx5) pd(r *uapi.Request, p *fabric.PD) {
@@ -147,7 +150,9 @@ func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, share
 		q.needs = append(q.needs, u)
 		q.uar, registers = u, &u.registers
 	}
+	// A target puts data only into large completions.
 	scatter := in.Flags&uapi.Mlx5QPScatterCQE != 0
+	scatterRecv := scatter && (q.Type == fabric.RC || q.Type == fabric.UC || q.Type == fabric.DCT && recv.Poller.(*mlx5.CQ).EntrySize() == 128)
 	m, err := mlx5.NewQP(mlx5.QPConfig{
 		Buf:        dma.Addr(in.BufAddr),
 		Record:     dma.Addr(in.DBAddr),
@@ -157,7 +162,7 @@ func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, share
 		UIndex:     in.UIndex,
 		Registers:  registers,
 
-		ScatterRecv: scatter && (q.Type == fabric.RC || q.Type == fabric.UC),
+		ScatterRecv: scatterRecv,
 		ScatterSend: scatter && q.Type == fabric.RC && (q.sigAll || in.Flags&uapi.Mlx5QPAllowScatterCQE != 0),
 	})
 	if err != nil {
