@@ -43,5 +43,26 @@ func (driver) Claim(ctx *ibverbs.Context) (bool, error) {
 func (driver) Defaults(*ibverbs.Context, *rdma.Config) error { return nil }
 
 func (driver) NewDomain(ctx *ibverbs.Context, pd *ibverbs.PD) (backend.Domain, error) {
-	return backend.NewStandardDomain(ctx, pd), nil
+	attr := new(ibverbs.DeviceAttr)
+	if err := ibverbs.QueryDevice(ctx, attr); err != nil {
+		return nil, err
+	}
+	standard := backend.NewStandardDomain(ctx, pd)
+	if attr.VendorID == softRoCE {
+		return softDomain{standard}, nil
+	}
+	return standard, nil
+}
+
+// softRoCE is the vendor that Soft-RoCE devices report.
+const softRoCE = 0xffffff
+
+// softDomain is a domain of a Soft-RoCE device. Its provider's extended verbs,
+// before rdma-core 64, take the length of a request's first SGE for that of all
+// of them, move too few or too many bytes, and report success: they are not used.
+type softDomain struct{ *backend.StandardDomain }
+
+func (d softDomain) CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
+	init.CompMask &^= ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+	return d.StandardDomain.CreateQP(init)
 }
