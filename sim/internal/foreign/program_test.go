@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
-// library returns the shared library with the emulated devices.
+// library returns the shared library with the emulated devices. Who names it has
+// the programs too.
 func library(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("RDMA_TEST_PRELOAD")
@@ -46,7 +47,7 @@ func start(t *testing.T, limit time.Duration, dir, name string, args ...string) 
 	lib := library(t)
 	path, err := exec.LookPath(name)
 	if err != nil {
-		rdmatest.Skip(t, "needs "+name+" (make test-foreign installs it)")
+		t.Fatalf("%v (make test-foreign installs it)", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	p := &program{cmd: exec.CommandContext(ctx, path, args...), stop: cancel, done: make(chan struct{})}
