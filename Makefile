@@ -5,26 +5,46 @@ GO ?= go
 # Tests of one package at a time: two cores and a virtual machine share badly.
 RXE = $(GO) test -race -p 1 -count=1 -timeout 10m -exec $(CURDIR)/bin/rdmavm
 
-.PHONY: help demo test test-foreign test-debian test-rxe test-vm generate check clean go rdmavm preload
+# What make demo runs where there is no device: sim, emulated ones, which takes
+# seconds, or rxe, a real kernel's Soft-RoCE in a virtual machine.
+DEMO = rxe
+
+.PHONY: help demo demo-device demo-sim demo-rxe test test-foreign test-debian test-rxe test-vm generate check clean go rdmavm preload
+
+# A device of this machine that programs may open and that has a link, if any.
+DEVICE = $(and $(wildcard /dev/infiniband/uverbs*),$(shell grep -s ACTIVE /sys/class/infiniband/*/ports/*/state))
 
 # Debian packages, and what they are for.
 COMPILER = gcc libc6-dev
 RUNTIME = libibverbs1 ibverbs-providers librdmacm1
 HEADERS = libibverbs-dev librdmacm-dev
 PROGRAMS = ibverbs-utils perftest python3-pyverbs
-MACHINE = $(if $(wildcard /sys/class/infiniband/*),,qemu-system-x86)
+MACHINE = qemu-system-x86
 need = @.ci/need
 export GO
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: go ## copy a file between two processes by RDMA, on a real device or in a virtual machine
-	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(MACHINE)
+demo: demo-$(if $(DEVICE),device,$(DEMO)) ## copy a file between two processes by RDMA, on a device if there is one
+
+demo-device: go
+	$(need) "a C compiler and rdma-core" $(COMPILER) $(RUNTIME)
+	@$(GO) build -o bin/filecopy ./examples/filecopy
+	@bin/filecopy demo
+
+demo-sim: go ## the same on emulated devices, below the unmodified rdma-core
+	$(need) "a C compiler and rdma-core" $(COMPILER) $(RUNTIME)
+	@$(GO) build -tags sim -o bin/filecopy-sim ./examples/filecopy
+	@echo "on emulated devices, below the unmodified rdma-core; make demo-rxe shows a real kernel's verbs"
+	@bin/filecopy-sim demo
+
+demo-rxe: go ## the same on a real kernel's verbs: Soft-RoCE in a virtual machine
+	$(need) "a C compiler, rdma-core and a virtual machine" $(COMPILER) $(RUNTIME) $(MACHINE)
 	@$(MAKE) -s rdmavm
 	@$(GO) build -o bin/filecopy ./examples/filecopy
-	@[ -z "$(MACHINE)" ] || echo "no RDMA device here: Soft-RoCE in a virtual machine stands in, which is slow where the CPU is emulated"
-	@bin/rdmavm bin/filecopy demo
+	@echo "on Soft-RoCE in a virtual machine, which is slow where the CPU is emulated; make demo-sim takes seconds"
+	@bin/rdmavm -mode vm bin/filecopy demo
 
 test: go ## run every test, on emulated devices where there are no others
 	$(need) "a C compiler for cgo and the race detector, and rdma-core" $(COMPILER) $(RUNTIME)
@@ -34,7 +54,7 @@ test: go ## run every test, on emulated devices where there are no others
 test-foreign: go ## run rdma-core's programs, its test suite and perftest on emulated devices
 	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(PROGRAMS)
 	@$(MAKE) -s preload
-	RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so RDMA_TEST_REQUIRE=1 $(GO) test -count=1 -timeout 10m ./sim/internal/foreign
+	RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so $(GO) test -count=1 -timeout 10m ./sim/internal/foreign
 
 SUITE ?= trixie
 test-debian: go ## run the tests on emulated devices with the rdma-core of another Debian: SUITE=trixie; needs root
@@ -45,12 +65,12 @@ test-debian: go ## run the tests on emulated devices with the rdma-core of anoth
 	.ci/test -p 1 -count=1 -exec '$(CURDIR)/.ci/debian $(SUITE)' ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/
 
 test-rxe: go ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
-	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(MACHINE)
+	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(if $(DEVICE),,$(MACHINE))
 	@$(MAKE) -s rdmavm
 	$(RXE) ./rdma/ ./rdma/raw/ ./backends/... ./cmd/rdmainfo/ ./examples/...
 
 test-vm: go ## test the virtual machine's runner itself: panics, hangs, lost guests
-	$(need) "a C compiler and the virtual machine that is tested" $(COMPILER) qemu-system-x86
+	$(need) "a C compiler and the virtual machine that is tested" $(COMPILER) $(MACHINE)
 	@$(MAKE) -s rdmavm
 	@bin/rdmavm -fetch-kernel
 	$(GO) test -race -count=1 ./internal/rdmavm/

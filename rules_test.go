@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"rdma/raw":     {"rdma", "zz_generated"},
 	"backends":     {"rdma", "zz_generated", "capi", "internal"},
 	"cmd":          {"rdma", "backends", "internal"},
-	"examples":     {"rdma", "backends", "internal/rdmatest"},
+	"examples":     {"rdma", "backends", "sim", "internal/rdmatest"},
 	"internal":     {"internal", "zz_generated", "capi"},
 	"sim":          {"sim", "capi"}, // emulates the layer below the bindings
 

@@ -11,5 +11,6 @@
 // byte of the file passes through it. Each side registers 4 MiB, whatever the
 // size of the file.
 //
-// "filecopy demo" does both on this machine, in two processes.
+// "filecopy demo" does both on this machine, in two processes. Built with
+// -tags sim they import package sim too, and find emulated devices.
 package main

@@ -23,7 +23,7 @@ func Devices(tb testing.TB, n int) []string {
 		if names, err = emulation.devices(); err != nil && emulationWanted() {
 			tb.Fatalf("no device can be emulated (RDMA_TEST_DEVICE=sim): %v", err)
 		} else if err != nil {
-			Skip(tb, "needs RDMA devices, and none can be emulated (make runtime installs the libraries): "+err.Error())
+			Skip(tb, "needs RDMA devices, and none can be emulated (make test installs the libraries): "+err.Error())
 		}
 	}
 	if len(names) < n {
