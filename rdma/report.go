@@ -39,12 +39,17 @@ func (d *Device) Report() ([]Capability, error) {
 	if err != nil {
 		return nil, opError("report", d.id.name, err)
 	}
-	for _, c := range append(reportVerbs(&d.info), dmaBuf, reportPeerMemory("/sys")) {
+	return withOthers(report, append(reportVerbs(&d.info), dmaBuf, reportPeerMemory("/sys"))), nil
+}
+
+// withOthers appends those of others whose names are not in report.
+func withOthers(report, others []Capability) []Capability {
+	for _, c := range others {
 		if !slices.ContainsFunc(report, func(known Capability) bool { return known.Name == c.Name }) {
 			report = append(report, c)
 		}
 	}
-	return report, nil
+	return report
 }
 
 // reportVerbs tells what verbs do of a device.
