@@ -28,6 +28,10 @@ type Memory struct {
 	access             Access
 	mr                 *ibverbs.MR // nil if the backend has no single one
 
+	composite bool   // it is a key for other memory,
+	strided   bool   // and of that some bytes of every so many
+	pieces    []View // what it is made of
+
 	released chan struct{} // closed when the device can no longer reach it
 }
 
@@ -83,8 +87,9 @@ func NUMANodeAt(n int) NUMANode { return NUMANode{place: max(n, -1) + 1} }
 func (n NUMANode) number() (int, bool) { return n.place - 1, n.place != 0 }
 
 // newMemory returns the owner of a registration in a domain. unmap gives the
-// memory back after it; nil if that is not ours to do.
-func newMemory(dom *Domain, r backend.Region, reg backend.Registration, unmap func() error) *Memory {
+// memory back after it; nil if that is not ours to do. needed is what must exist
+// as long, beside the domain.
+func newMemory(dom *Domain, r backend.Region, reg backend.Registration, unmap func() error, needed ...*handle.Handle) *Memory {
 	device := dom.dev.id.name // destroying must refer to neither domain nor memory
 	released := make(chan struct{})
 	m := &Memory{
@@ -103,7 +108,7 @@ func newMemory(dom *Domain, r backend.Region, reg backend.Registration, unmap fu
 		Kind:    "Memory",
 		Name:    fmt.Sprintf("%s, %d bytes at %#x", device, r.Length, reg.RDMAAddr),
 		Log:     dom.dev.logger,
-		Parents: []*handle.Handle{dom.h},
+		Parents: append(needed, dom.h),
 		Destroy: func() error {
 			// While the device can reach the memory it must not become anyone else's.
 			if err := reg.Deregister(); err != nil {

@@ -218,6 +218,16 @@ func TestDMABufIsRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "memory of the DMA-buf", got, contents(t, a.mem)[:100])
+
+	// A message that some devices would put into its completion.
+	received, err := b.qp.StartRecv(deadline(t), slice(t, m, 5000, 8))
+	check(t, err)
+	check(t, a.qp.Send(deadline(t), slice(t, a.mem, 50, 8)))
+	check(t, received.Wait(deadline(t)))
+	if _, err := memory.ReadAt(got[:8], 4096+5000); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the message", got[:8], contents(t, a.mem)[50:58])
 }
 
 // dmaBuf makes a DMA-buf of ordinary memory, which can also be read as a file.

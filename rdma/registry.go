@@ -37,8 +37,10 @@ func Backends() []string { return registered.names() }
 //
 // The first call opens every device of the machine for a moment, and so may
 // take some milliseconds each; later ones return what was found then. See
-// [Refresh]. It sets the environment variable RDMAV_ALLOW_DISASSOC_DESTROY, if
-// that is not set, so that what was on a device that is removed can be closed.
+// [Refresh]. It sets two environment variables that rdma-core reads, if they are
+// not set: RDMAV_ALLOW_DISASSOC_DESTROY=1, so that what was on a device that is
+// removed can be closed, and MLX5_SCATTER_TO_CQE=0, so that small messages are
+// received into memory that has no virtual address.
 func Devices() ([]DeviceInfo, error) { return registered.devices() }
 
 // Skip is a device, or a backend's claim to one, that was left out.

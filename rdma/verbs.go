@@ -44,20 +44,31 @@ type identity struct {
 // library is libibverbs.
 type library struct{}
 
-// tolerateRemoval lets objects of a removed device be destroyed. The kernel has
-// ended them by itself, and answers EIO; by default the library then keeps its
-// own side of them for ever. It reads the variable with its first list of
-// devices.
-var tolerateRemoval = sync.OnceValue(func() error {
-	const name = "RDMAV_ALLOW_DISASSOC_DESTROY"
-	if _, chosen := os.LookupEnv(name); chosen {
-		return nil
+// setEnvironment tells rdma-core's libraries what they take from the environment
+// only, and the user has not said.
+var setEnvironment = sync.OnceValue(func() error {
+	for name, value := range map[string]string{
+		// Objects of a removed device can be destroyed. The kernel has ended them
+		// by itself, and answers EIO; by default libibverbs then keeps its own side
+		// of them for ever.
+		"RDMAV_ALLOW_DISASSOC_DESTROY": "1",
+		// Devices of mlx5 put small messages into completions, from where libmlx5
+		// copies them to the address that the request has. Of a DMA-buf, or of
+		// memory whose addresses count from 0, that is none to write to.
+		"MLX5_SCATTER_TO_CQE": "0",
+	} {
+		if _, chosen := os.LookupEnv(name); chosen {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
 	}
-	return os.Setenv(name, "1")
+	return nil
 })
 
 func (library) devices() ([]*ibverbs.Device, func(), error) {
-	if err := tolerateRemoval(); err != nil {
+	if err := setEnvironment(); err != nil {
 		return nil, nil, err
 	}
 	var n int32

@@ -51,7 +51,8 @@ func (v View) Addr() uint64 {
 }
 
 // RDMAAddr returns the address of the first byte by which devices know it, here
-// and at peers. It differs from Addr for DMA-bufs and with [AccessZeroBased].
+// and at peers. It differs from Addr for DMA-bufs, composite memory, and with
+// [AccessZeroBased].
 func (v View) RDMAAddr() uint64 {
 	if v.mem == nil {
 		return 0

@@ -1,6 +1,8 @@
 package mlx5
 
 import (
+	"sync"
+
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/rdma/backend"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
@@ -12,6 +14,9 @@ type domain struct {
 	*backend.StandardDomain
 	ctx *ibverbs.Context
 	pd  *ibverbs.PD
+
+	mu     sync.Mutex // one request of the binder at a time
+	binder *binder    // nil before the first key and after a failure
 }
 
 // CreateQP implements [backend.Domain].
@@ -21,11 +26,21 @@ type domain struct {
 //	struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *qp_attr,
 //		struct mlx5dv_qp_init_attr *mlx5_qp_attr)
 func (d *domain) CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
-	return d.create(init, new(mlx5dv.QPInitAttr))
-}
-
-func (d *domain) create(init *ibverbs.QPInitAttrEx, own *mlx5dv.QPInitAttr) (*ibverbs.QP, error) {
 	init.PD = capi.PtrTo(d.pd)
 	init.CompMask |= ibverbs.IBV_QP_INIT_ATTR_PD
-	return mlx5dv.CreateQP(d.ctx, init, own)
+	return backend.WithSendOps(init, func() (*ibverbs.QP, error) {
+		return mlx5dv.CreateQP(d.ctx, init, &mlx5dv.QPInitAttr{
+			CompMask: uint64(mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS),
+			// Else libmlx5 copies small messages itself, to the RDMA address of the
+			// memory, which need not be a virtual one.
+			CreateFlags: mlx5dv.MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
+		})
+	})
+}
+
+// Close implements [backend.Domain].
+func (d *domain) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.endBinder()
 }

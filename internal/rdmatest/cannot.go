@@ -20,6 +20,7 @@ const (
 	GlobalIPv6Path     Feature = "a path between global IPv6 GIDs of one host"
 	LastWQEReached     Feature = "the last-WQE-reached event"
 	LargeRegions       Feature = "regions of 4 GiB and more"
+	CompositeMemory    Feature = "memory of many pieces"
 )
 
 // cannot lists what software devices can't do, each with its reason. Every
@@ -34,6 +35,7 @@ var cannot = map[string]map[Feature]string{
 		ReregisterMR:       "rxe has no rereg_user_mr",
 		GlobalIPv6Path:     "Linux routes such packets through the local table, where rxe does not see them",
 		LastWQEReached:     "rxe never raises it",
+		CompositeMemory:    "rxe has no memory keys that requests give a meaning",
 	},
 }
 

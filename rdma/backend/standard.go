@@ -59,14 +59,21 @@ func (d *StandardDomain) Register(r Region) (Registration, error) {
 func (d *StandardDomain) CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
 	init.PD = capi.PtrTo(d.pd)
 	init.CompMask |= ibverbs.IBV_QP_INIT_ATTR_PD
+	return WithSendOps(init, func() (*ibverbs.QP, error) { return ibverbs.CreateQPEx(d.ctx, init) })
+}
+
+// WithSendOps calls create, which creates a queue pair as init says. If the
+// provider refuses the send operations that init asks for, it calls it again
+// without them.
+func WithSendOps(init *ibverbs.QPInitAttrEx, create func() (*ibverbs.QP, error)) (*ibverbs.QP, error) {
 	asked := *init
-	qp, err := ibverbs.CreateQPEx(d.ctx, init)
+	qp, err := create()
 	if init.CompMask&ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS == 0 || !refusesSendOps(err) {
 		return qp, err
 	}
 	*init = asked // of which a refusal may have changed something
 	init.CompMask &^= ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
-	return ibverbs.CreateQPEx(d.ctx, init)
+	return create()
 }
 
 // refusesSendOps tells whether the extended interface may be what a provider
