@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/internal/rdmatest/testdevices"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/sim"
 )
@@ -13,13 +14,14 @@ import (
 func newFabric(t testing.TB, cfg *sim.Config) *sim.Fabric {
 	t.Helper()
 	rdmatest.NeedsEmulation(t)
-	f, err := sim.New(cfg)
+	f, err := testdevices.Order(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(t, rdma.Refresh())
 	t.Cleanup(func() {
-		check(t, f.Close())
+		_, err := testdevices.Order(nil)
+		check(t, err)
 		check(t, rdma.Refresh())
 	})
 	return f

@@ -36,8 +36,12 @@ func TestConnectSetsAttributes(t *testing.T) {
 		t.Errorf("starts %d reads and serves %d, want 5 and 2, at most rounded up to a power of two", attr.MaxReadDepth, attr.MaxReadDepthTarget)
 	}
 	p := attr.Path
-	// Linux takes the hop limit of a RoCE v2 path from its routes.
-	if !p.Global || p.HopLimit == 0 || p.TrafficClass != 0x68 || p.DestGID != epB.GID {
+	if epB.LinkLayer == rdma.LinkLayerInfiniBand {
+		if p.Global || p.DestLID != epB.LID {
+			t.Errorf("path %+v, want one to LID %d within the subnet", p, epB.LID)
+		}
+	} else if !p.Global || p.HopLimit == 0 || p.TrafficClass != 0x68 || p.DestGID != epB.GID {
+		// Linux takes the hop limit of a RoCE v2 path from its routes.
 		t.Errorf("path %+v, want a global one to %v with class 0x68", p, epB.GID)
 	}
 	if attr.Timeout < time.Second || attr.Timeout > 2*time.Second || attr.RetryCount != 5 || attr.RNRRetry != 4 || attr.MinRNRTimer != 120*time.Microsecond {

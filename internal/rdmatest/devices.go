@@ -12,7 +12,7 @@ import (
 // Devices returns the names of n devices to test on: the host's as
 // [HostDevices] has them, else emulated ones if the package imports
 // testdevices. With fewer than n there, the test is skipped, or fails where
-// RDMA_TEST_DEVICE=sim asked for emulated ones that can't be had.
+// RDMA_TEST_DEVICE asked for emulated ones that can't be had.
 //
 // It reads sysfs and does without package rdma, so that every package can use it.
 func Devices(tb testing.TB, n int) []string {
@@ -21,7 +21,7 @@ func Devices(tb testing.TB, n int) []string {
 	if len(names) == 0 {
 		var err error
 		if names, err = emulation.devices(); err != nil && emulationWanted() {
-			tb.Fatalf("no device can be emulated (RDMA_TEST_DEVICE=sim): %v", err)
+			tb.Fatalf("no device can be emulated (RDMA_TEST_DEVICE=%s): %v", os.Getenv("RDMA_TEST_DEVICE"), err)
 		} else if err != nil {
 			Skip(tb, "needs RDMA devices, and none can be emulated (make test installs the libraries): "+err.Error())
 		}
@@ -34,7 +34,7 @@ func Devices(tb testing.TB, n int) []string {
 
 // HostDevices returns the devices of this machine that tests may use: those
 // that RDMA_TEST_DEVICE names, else all that are usable, as [hostdevice.Usable]
-// has it; none if RDMA_TEST_DEVICE is "sim".
+// has it; none if RDMA_TEST_DEVICE asks for emulated ones.
 func HostDevices() []string {
 	if emulationWanted() {
 		return nil
@@ -47,7 +47,20 @@ func HostDevices() []string {
 }
 
 // emulationWanted reports whether emulated devices were asked for.
-func emulationWanted() bool { return os.Getenv("RDMA_TEST_DEVICE") == "sim" }
+func emulationWanted() bool {
+	kind, _, _ := strings.Cut(os.Getenv("RDMA_TEST_DEVICE"), ":")
+	return kind == "sim"
+}
+
+// EmulatedModel returns which emulated devices were asked for: MODEL of
+// RDMA_TEST_DEVICE=sim:MODEL, empty for the usual ones.
+func EmulatedModel() string {
+	if !emulationWanted() {
+		return ""
+	}
+	_, model, _ := strings.Cut(os.Getenv("RDMA_TEST_DEVICE"), ":")
+	return model
+}
 
 // emulation is where devices come from if the host has none: by default,
 // nowhere.

@@ -10,7 +10,8 @@
 //
 // Environment variables steer it:
 //
-//	RDMA_TEST_DEVICE   names of the devices to use, separated by commas; "sim" for emulated ones
+//	RDMA_TEST_DEVICE   names of the devices to use, separated by commas; "sim" for
+//	                   emulated ones, "sim:infiniband" or "sim:efa" for others than usual
 //	RDMA_TEST_BACKEND  the only backend that package rdma's tests register, such as "verbs"
 //	RDMA_TEST_SKIPLOG  a file that gets the reason of each skip, a line each
 //	RDMA_TEST_REQUIRE  1 turns every Skip into a failure: the run was promised a device
