@@ -47,6 +47,7 @@ var models = map[Model]*model{
 			MaxRdAtomic: 16,
 			MaxMRSize:   ^uint64(0),
 			OnDemand:    true,
+			MaxDM:       128 << 10,
 		},
 	},
 	EFA: {

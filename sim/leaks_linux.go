@@ -6,7 +6,7 @@ import "maps"
 
 // Leaks returns what the process has not ended, by kind: the emulated devices
 // that are open ("device"), and of those that it has closed the objects that
-// were still there ("PD", "MR", "CQ", "QP", "SRQ", "AH"). A kernel ends these
+// were still there ("PD", "MR", "DM", "CQ", "QP", "SRQ", "AH"). A kernel ends these
 // without a word. It is empty for a program that cleans up behind itself.
 func Leaks() map[string]int {
 	h := &process

@@ -342,7 +342,10 @@ func (h *host) Ioctl(id uint64, request unsafe.Pointer) error {
 }
 
 // Mapped implements interpose.Handler.
-func (h *host) Mapped(_ uint64, start unsafe.Pointer, length uint64) {
+func (h *host) Mapped(_ uint64, start unsafe.Pointer, length uint64, offset int64) {
+	if !uverbs.IsDoorbell(offset) {
+		return
+	}
 	if bell, err := doorbell.New(); err == nil {
 		bell.Watch(uintptr(start), uintptr(length))
 	}

@@ -67,6 +67,7 @@ type Limits struct {
 	MaxSGE, MaxSRQSGE                                int
 	MaxRdAtomic                                      int
 	OnDemand                                         bool // memory may be registered before it is there
+	MaxDM                                            int  // bytes of memory on the device
 	MaxMRSize                                        uint64
 	MaxRDMASize                                      uint64 // of a read or write, where it differs from a port's MaxMsgSize
 }
@@ -89,6 +90,7 @@ type Device struct {
 
 	fabric  *Fabric
 	keys    keys
+	memory  []bool // the device's own, by pages: which are taken
 	qps     map[uint32]*QP
 	srqs    map[uint32]*SRQ
 	xrcds   map[FileID]*XRCD

@@ -24,7 +24,7 @@ extern int64_t goverbs_sim_rdev(char *name);
 extern int32_t goverbs_sim_ioctl(uint64_t id, void *request);
 extern void goverbs_sim_closed(uint64_t id);
 extern void goverbs_sim_discover(void);
-extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length);
+extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length, int64_t offset);
 
 #define NOT_OURS (-1 << 30)
 #define VERBS_IOCTL 0xc0181b01ul
@@ -283,7 +283,7 @@ static void *do_mmap(void *addr, size_t length, int prot, int flags, int fd, off
 	const struct file *f;
 
 	if (fd >= 0 && p != MAP_FAILED && (f = find_fd(fd)) && f->rdev)
-		goverbs_sim_mapped(f->id, p, length);
+		goverbs_sim_mapped(f->id, p, length, offset);
 	return p;
 }
 

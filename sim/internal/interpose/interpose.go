@@ -23,8 +23,8 @@ type Handler interface {
 	DeviceNumber(name string) (uint32, error)
 	// Ioctl answers RDMA_VERBS_IOCTL on an open device.
 	Ioctl(id uint64, request unsafe.Pointer) error
-	// Mapped is told where pages of an open device were mapped.
-	Mapped(id uint64, start unsafe.Pointer, length uint64)
+	// Mapped is told where pages of an open device were mapped, and which.
+	Mapped(id uint64, start unsafe.Pointer, length uint64, offset int64)
 	// Closed is told that an open file is about to be closed.
 	Closed(id uint64)
 }
@@ -97,8 +97,8 @@ func goverbs_sim_ioctl(id C.uint64_t, request unsafe.Pointer) C.int32_t {
 func goverbs_sim_closed(id C.uint64_t) { handler.Load().h.Closed(uint64(id)) }
 
 //export goverbs_sim_mapped
-func goverbs_sim_mapped(id C.uint64_t, start unsafe.Pointer, length C.uint64_t) {
-	handler.Load().h.Mapped(uint64(id), start, uint64(length))
+func goverbs_sim_mapped(id C.uint64_t, start unsafe.Pointer, length C.uint64_t, offset C.int64_t) {
+	handler.Load().h.Mapped(uint64(id), start, uint64(length), int64(offset))
 }
 
 //export goverbs_sim_discover

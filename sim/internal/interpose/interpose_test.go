@@ -68,7 +68,7 @@ func (k *kernel) Ioctl(id uint64, request unsafe.Pointer) error {
 	return nil
 }
 
-func (k *kernel) Mapped(id uint64, start unsafe.Pointer, length uint64) {
+func (k *kernel) Mapped(id uint64, start unsafe.Pointer, length uint64, _ int64) {
 	k.mu.Lock()
 	k.mapped = append(k.mapped, length)
 	k.mu.Unlock()

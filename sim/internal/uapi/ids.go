@@ -12,6 +12,7 @@ const (
 	ObjectMR          = 7
 	ObjectMW          = 8
 	ObjectXRCD        = 10
+	ObjectDM          = 14
 	ObjectAsyncEvent  = 16
 
 	driverNamespace = 1 << 12
@@ -142,7 +143,40 @@ const (
 	AttrDMABufRKey   = 8
 )
 
-// EFA's addition to them.
+// Memory on the device.
+const (
+	AttrDMHandle    = 0
+	AttrDMLength    = 1
+	AttrDMAlignment = 2
+
+	MethodMRRegDM = 0
+
+	AttrRegDMHandle = 0
+	AttrRegDMOffset = 1
+	AttrRegDMLength = 2
+	AttrRegDMPD     = 3
+	AttrRegDMAccess = 4
+	AttrRegDMDM     = 5
+	AttrRegDMLKey   = 6
+	AttrRegDMRKey   = 7
+)
+
+// mlx5's additions to it.
+const (
+	AttrMlx5DMStart = driverNamespace     // of the memory, within its first page
+	AttrMlx5DMPage  = driverNamespace + 1 // which that is
+	AttrMlx5DMType  = driverNamespace + 2
+
+	MethodMlx5DMMapOp = driverNamespace
+	MethodMlx5DMQuery = driverNamespace + 1
+
+	AttrMlx5DMQueryHandle = driverNamespace
+	AttrMlx5DMQueryStart  = driverNamespace + 1
+	AttrMlx5DMQueryPage   = driverNamespace + 2
+	AttrMlx5DMQueryLength = driverNamespace + 3
+)
+
+// EFA's addition to regions.
 const (
 	MethodEFAMRQuery = driverNamespace
 

@@ -36,7 +36,7 @@ type Context struct {
 	id       uint64 // in package interpose
 
 	objects  table
-	async    *eventFile
+	async    []*eventFile // the first is for what was made without one
 	channels []*eventFile
 
 	ahs, cqs, srqs int
@@ -81,8 +81,7 @@ func (c *Context) Close() (leaks map[string]int) {
 		leaks = c.objects.leaks()
 	}
 	c.endAll()
-	c.async.close()
-	for _, e := range c.channels {
+	for _, e := range slices.Concat(c.async, c.channels) {
 		e.close()
 	}
 	return leaks
@@ -93,31 +92,33 @@ func (c *Context) Close() (leaks map[string]int) {
 func (c *Context) CloseEvents(id uint64) bool {
 	c.fabric.Lock()
 	defer c.fabric.Unlock()
-	if c.async != nil && c.async.id == id {
-		c.async.close()
-		return true
-	}
-	for i, e := range c.channels {
-		if e.id == id {
-			e.close()
-			c.channels = append(c.channels[:i], c.channels[i+1:]...)
-			return true
+	for _, files := range []*[]*eventFile{&c.async, &c.channels} {
+		for i, e := range *files {
+			if e.id == id {
+				e.close()
+				*files = slices.Delete(*files, i, i+1)
+				return true
+			}
 		}
 	}
 	return false
 }
 
 // raise writes an asynchronous event.
-func (c *Context) raise(element uint64, t fabric.EventType, n *counted) {
+func raise(to *eventFile, element uint64, t fabric.EventType, n *counted) {
 	e := uapi.AsyncEvent{Element: element, Type: uint32(t)}
-	c.async.put(unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))), n)
+	to.put(unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))), n)
 }
 
 // RaisePort tells the program of a change at a port. It wants the lock.
-func (c *Context) RaisePort(port uint8, t fabric.EventType) { c.raise(uint64(port), t, nil) }
+func (c *Context) RaisePort(port uint8, t fabric.EventType) {
+	for _, e := range c.async {
+		raise(e, uint64(port), t, nil)
+	}
+}
 
 // RaiseDevice tells the program of the device as a whole. It wants the lock.
-func (c *Context) RaiseDevice(t fabric.EventType) { c.raise(0, t, nil) }
+func (c *Context) RaiseDevice(t fabric.EventType) { c.RaisePort(0, t) }
 
 // Ioctl answers a request at that address. It takes the fabric's lock.
 func (c *Context) Ioctl(at unsafe.Pointer) error {
@@ -209,6 +210,11 @@ func init() {
 		{uapi.ObjectMR, uapi.MethodMRQuery, 0}:     {"query_mr", (*Context).queryMR, nil},
 		{uapi.ObjectMR, uapi.MethodEFAMRQuery, 0}:  {"query_mr", (*Context).efaQueryMR, nil},
 		{uapi.ObjectMR, uapi.MethodMRDestroy, 0}:   {"dereg_mr", endMethod[*mr], nil},
+		{uapi.ObjectMR, uapi.MethodMRRegDM, 0}:     {"reg_dm_mr", (*Context).regDM, nil},
+		{uapi.ObjectDM, uapi.MethodCreate, 0}:      {"alloc_dm", (*Context).allocDM, nil},
+		{uapi.ObjectDM, uapi.MethodDestroy, 0}:     {"free_dm", endMethod[*dm], nil},
+		{uapi.ObjectDM, uapi.MethodMlx5DMQuery, 0}: {"query_dm", (*Context).queryDM, nil},
+		{uapi.ObjectDM, uapi.MethodMlx5DMMapOp, 0}: {"map_dm_op", (*Context).mapDMOp, nil},
 		write(uapi.CmdAllocMW):                     {"alloc_mw", (*Context).allocMW, nil},
 		{uapi.ObjectMW, uapi.MethodEnd, 0}:         {"dealloc_mw", endMethod[*mr], nil},
 		write(uapi.CmdOpenXRCD):                    {"open_xrcd", (*Context).openXRCD, nil},

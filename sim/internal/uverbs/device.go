@@ -86,6 +86,7 @@ func (c *Context) queryDeviceEx(r *uapi.Request) error {
 		ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})),
 		TimestampMask:  ^uint64(0),
 		HCACoreClock:   1e6,
+		MaxDMSize:      uint64(c.device.Limits.MaxDM),
 	}
 	if c.device.Limits.OnDemand {
 		a.ODPGeneralCaps = odpSupport | odpImplicit
@@ -183,15 +184,14 @@ func (c *Context) queryGIDTable(r *uapi.Request) error {
 	return nil
 }
 
+// createAsync makes a file of asynchronous events. Who imports a device by its
+// descriptor has one beside that of who opened it.
 func (c *Context) createAsync(r *uapi.Request) error {
-	if c.async != nil && !c.async.closed {
-		return syscall.EBUSY
-	}
 	e, err := newEventFile(int(unsafe.Sizeof(uapi.AsyncEvent{})))
 	if err != nil {
 		return err
 	}
-	c.async = e
+	c.async = append(c.async, e)
 	r.SetHandle(uapi.AttrAsyncEventFD, uint32(e.fd))
 	return nil
 }

@@ -140,7 +140,7 @@ func (c *Context) regMR(r *uapi.Request) error {
 func (c *Context) reregMR(r *uapi.Request) error {
 	in := uapi.In[uapi.ReregMR](r, uapi.AttrCoreIn)
 	m, err := lookup[*mr](&c.objects, in.Handle)
-	if err != nil || m.Indirect || m.mapped != nil || in.Flags == 0 || in.Flags&^(uapi.ReregTranslation|uapi.ReregPD|uapi.ReregAccess) != 0 {
+	if err != nil || m.Indirect || m.mapped != nil || m.onDevice || in.Flags == 0 || in.Flags&^(uapi.ReregTranslation|uapi.ReregPD|uapi.ReregAccess) != 0 {
 		return syscall.EINVAL
 	}
 	p := m.parents()[0].(*pd)

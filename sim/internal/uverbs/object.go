@@ -43,8 +43,9 @@ type mr struct {
 	uses
 	needs
 	*fabric.MR
-	mapped []byte // of a dmabuf
-	pinned uint64 // bytes that count against the limit of locked memory
+	mapped   []byte // of a dmabuf
+	onDevice bool
+	pinned   uint64 // bytes that count against the limit of locked memory
 }
 
 func (m *mr) destroy(c *Context) {
@@ -88,7 +89,8 @@ type cq struct {
 	handle        uint64 // the library's name for it
 	pages         []pageRange
 	channel       *eventFile
-	events        counted // of the channel
+	events        counted    // of the channel
+	file          *eventFile // of asynchronous events
 	async         counted
 }
 
@@ -101,7 +103,7 @@ func (q *cq) destroy(c *Context) {
 		c.fabric.RemovePoller(q)
 		q.channel.forget(q.handle, &q.events)
 	}
-	c.async.forget(q.handle, &q.async)
+	q.file.forget(q.handle, &q.async)
 }
 
 // xrcd is a domain of extended connections.
@@ -122,13 +124,14 @@ type srq struct {
 	completions   *cq // of an extended connection's
 	handle        uint64
 	maxWR, maxSGE uint32
+	file          *eventFile
 	async         counted
 }
 
 func (s *srq) destroy(c *Context) {
 	c.srqs--
 	c.device.RemoveSRQ(&s.fabric)
-	c.async.forget(s.handle, &s.async)
+	s.file.forget(s.handle, &s.async)
 }
 
 // qp is a queue pair, or one more opening of it. It implements fabric.Owner.
@@ -136,17 +139,17 @@ type qp struct {
 	uses
 	needs
 	*fabric.QP
-	context *Context
-	handle  uint64
-	pages   []pageRange
-	cap     capabilities
-	sigAll  bool
-	uar     *uar // where it rings, if that matters
-	async   counted
+	handle uint64
+	pages  []pageRange
+	cap    capabilities
+	sigAll bool
+	uar    *uar // where it rings, if that matters
+	file   *eventFile
+	async  counted
 }
 
 // Raise implements fabric.Owner.
-func (q *qp) Raise(t fabric.EventType) { q.context.raise(q.handle, t, &q.async) }
+func (q *qp) Raise(t fabric.EventType) { raise(q.file, q.handle, t, &q.async) }
 
 func (q *qp) destroy(c *Context) {
 	q.Disown(q)
@@ -156,7 +159,7 @@ func (q *qp) destroy(c *Context) {
 	for _, r := range q.pages {
 		c.pages.free(r)
 	}
-	c.async.forget(q.handle, &q.async)
+	q.file.forget(q.handle, &q.async)
 }
 
 // table maps handles to objects.
@@ -225,6 +228,8 @@ func (t *table) leaks() map[string]int {
 			n["PD"]++
 		case *mr:
 			n["MR"]++
+		case *dm:
+			n["DM"]++
 		case *ah:
 			n["AH"]++
 		case *cq:

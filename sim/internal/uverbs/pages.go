@@ -23,7 +23,18 @@ type pages struct {
 const (
 	pageSize  = 4096
 	pagesSize = 1 << 30 // sparse
+
+	// libmlx5 maps some things at places of its own, by command: the command's
+	// number is in bits 8 up of the page's. The first of all commands' pages are not
+	// given away.
+	mlx5Command  = 1 << 8 * pageSize
+	deviceMemory = 8 * mlx5Command
+	firstPage    = 16 * mlx5Command
 )
+
+// IsDoorbell reports whether what lies at that offset of a device's file is
+// written to ring.
+func IsDoorbell(offset int64) bool { return offset >= firstPage }
 
 func newPages() (*pages, error) {
 	fd, err := unix.MemfdCreate("uverbs", unix.MFD_CLOEXEC)
@@ -34,8 +45,7 @@ func newPages() (*pages, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	// Offset 0 is what the library maps when it means nothing in particular.
-	return &pages{fd: fd, released: make(map[int64][]int64), next: pageSize}, nil
+	return &pages{fd: fd, released: make(map[int64][]int64), next: firstPage}, nil
 }
 
 // pageRange is a part of the pages.
@@ -64,11 +74,16 @@ func (p *pages) mapped(bytes int64) (pageRange, error) {
 	if err != nil {
 		return r, err
 	}
-	r.view, err = unix.Mmap(p.fd, r.offset, int(r.length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
+	if err = p.look(&r); err != nil {
 		p.free(r)
 	}
 	return r, err
+}
+
+// look gives the device a view of a range.
+func (p *pages) look(r *pageRange) (err error) {
+	r.view, err = unix.Mmap(p.fd, r.offset, int(r.length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return err
 }
 
 // addr returns where the device sees the range.
@@ -77,12 +92,17 @@ func (r *pageRange) addr() dma.Addr {
 }
 
 func (p *pages) free(r pageRange) {
+	// A range that can't be emptied is not used again.
+	if p.clear(r) == nil {
+		p.released[r.length] = append(p.released[r.length], r.offset)
+	}
+}
+
+// clear ends the device's view of a range, and what it held goes.
+func (p *pages) clear(r pageRange) error {
 	if r.view != nil {
 		// Can't fail for what mmap returned.
 		_ = unix.Munmap(r.view)
 	}
-	// What it held goes; a range that can't be emptied is not used again.
-	if unix.Fallocate(p.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, r.offset, r.length) == nil {
-		p.released[r.length] = append(p.released[r.length], r.offset)
-	}
+	return unix.Fallocate(p.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, r.offset, r.length)
 }

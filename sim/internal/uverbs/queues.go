@@ -22,12 +22,14 @@ func optional[T object](c *Context, r *uapi.Request, attr uint16) (o T, err erro
 	return lookup[T](&c.objects, h)
 }
 
-func (c *Context) channel(r *uapi.Request) (*eventFile, error) {
-	fd, ok := r.Handle(uapi.AttrCQChannel)
+// fileOf returns the one of files whose descriptor an attribute names, other if
+// it is not there.
+func fileOf(r *uapi.Request, attr uint16, files []*eventFile, other *eventFile) (*eventFile, error) {
+	fd, ok := r.Handle(attr)
 	if !ok {
-		return nil, nil
+		return other, nil
 	}
-	for _, e := range c.channels {
+	for _, e := range files {
 		if e.fd == int(int32(fd)) {
 			return e, nil
 		}
@@ -35,8 +37,25 @@ func (c *Context) channel(r *uapi.Request) (*eventFile, error) {
 	return nil, syscall.EBADF
 }
 
+// asyncFile returns where a new object's asynchronous events go.
+func (c *Context) asyncFile(r *uapi.Request, attr uint16) (*eventFile, error) {
+	return fileOf(r, attr, c.async, c.firstAsync())
+}
+
+// firstAsync returns the first file of asynchronous events, nil without one.
+func (c *Context) firstAsync() *eventFile {
+	if len(c.async) == 0 {
+		return nil
+	}
+	return c.async[0]
+}
+
 func (c *Context) createCQ(r *uapi.Request) error {
-	channel, err := c.channel(r)
+	channel, err := fileOf(r, uapi.AttrCQChannel, c.channels, nil)
+	if err != nil {
+		return err
+	}
+	file, err := c.asyncFile(r, uapi.AttrCQEventFD)
 	if err != nil {
 		return err
 	}
@@ -47,14 +66,14 @@ func (c *Context) createCQ(r *uapi.Request) error {
 	if c.cqs >= c.device.Limits.MaxCQ {
 		return syscall.ENOMEM
 	}
-	q := &cq{handle: r.Uint(uapi.AttrCQUserHandle), channel: channel}
+	q := &cq{handle: r.Uint(uapi.AttrCQUserHandle), channel: channel, file: file}
 	var notify func()
 	if channel != nil {
 		event := uapi.CompEvent{CQHandle: q.handle}
 		record := unsafe.Slice((*byte)(unsafe.Pointer(&event)), int(unsafe.Sizeof(event)))
 		notify = func() { channel.put(record, &q.events) }
 	}
-	failed := func() { c.raise(q.handle, fabric.EventCQError, &q.async) }
+	failed := func() { raise(file, q.handle, fabric.EventCQError, &q.async) }
 	if err := c.identity.Driver.createCQ(c, r, q, int(entries), notify, failed); err != nil {
 		return err
 	}
@@ -110,6 +129,9 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	l := &c.device.Limits
 	s := &srq{needs: needs{p}, handle: r.Uint(uapi.AttrSRQUserHandle), maxWR: uint32(r.Uint(uapi.AttrSRQMaxWR)), maxSGE: uint32(r.Uint(uapi.AttrSRQMaxSGE))}
 	s.fabric.PD = p.PD
+	if s.file, err = c.asyncFile(r, uapi.AttrSRQEventFD); err != nil {
+		return err
+	}
 	if int(s.maxWR) > l.MaxSRQWR || int(s.maxSGE) > l.MaxSRQSGE {
 		return syscall.EINVAL
 	}
@@ -135,7 +157,7 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 		return err
 	}
 	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
-	s.Limited = func() { c.raise(s.handle, fabric.EventSRQLimit, &s.async) }
+	s.Limited = func() { raise(s.file, s.handle, fabric.EventSRQLimit, &s.async) }
 	c.srqs++
 	h := c.objects.add(s)
 	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
@@ -217,7 +239,11 @@ func (c *Context) createQP(r *uapi.Request) error {
 	if receiver != (domain != nil) || receiver == (p != nil) || receiver == (send != nil) || (receiver || t == fabric.XRCSend) == (recv != nil) {
 		return syscall.EINVAL
 	}
-	q := &qp{context: c, handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
+	file, err := c.asyncFile(r, uapi.AttrQPEventFD)
+	if err != nil {
+		return err
+	}
+	q := &qp{file: file, handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
 		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
 	l := &c.device.Limits
 	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
@@ -265,7 +291,7 @@ func (c *Context) openQP(r *uapi.Request) error {
 	if fabric.QPType(in.Type) != fabric.XRCRecv || there == nil || there.XRCD != domain.XRCD {
 		return syscall.EINVAL
 	}
-	q := &qp{QP: there, needs: needs{domain}, context: c, handle: in.UserHandle}
+	q := &qp{QP: there, needs: needs{domain}, file: c.firstAsync(), handle: in.UserHandle}
 	there.Owners = append(there.Owners, q)
 	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateQPResp{Handle: c.objects.add(q), QPN: q.Num})
 	return nil
