@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 	// libibverbs looks once. The facade, which the examples use, would come too
 	// late to ask that what is left of a removed device can be destroyed.
 	os.Setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1")
+	// The facade asks libmlx5 not to have data in completions; the tests here want
+	// it.
+	os.Setenv("MLX5_SCATTER_TO_CQE", "1")
 	rdmatest.Main(m)
 }
 
