@@ -185,7 +185,7 @@ func TestReportTellsWhatIsMissingAndWhy(t *testing.T) {
 	if c := oldest["RDMA read"]; c.String() != "no RDMA read: device caps lack it" {
 		t.Errorf("got %v", c)
 	}
-	for _, name := range []string{"reliable connections (RC)", "atomics", "memory windows", "shared receive queues"} {
+	for _, name := range []string{"reliable connections (RC)", "atomics", "memory windows", "shared receive queues", "completion timestamps"} {
 		if first[name].Missing == "" {
 			t.Errorf("got %v", first[name])
 		}

@@ -84,9 +84,10 @@ func (c *Context) queryDeviceEx(r *uapi.Request) error {
 	a := uapi.DeviceAttrEx{
 		Base:           c.deviceAttr(),
 		ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})),
-		TimestampMask:  ^uint64(0),
-		HCACoreClock:   1e6,
 		MaxDMSize:      uint64(c.device.Limits.MaxDM),
+	}
+	if c.isMlx5() { // libefa's completions have no timestamps
+		a.TimestampMask, a.HCACoreClock = ^uint64(0), 1e6
 	}
 	if c.device.Limits.OnDemand {
 		a.ODPGeneralCaps = odpSupport | odpImplicit
