@@ -77,13 +77,19 @@ var makingVerbs = []string{
 // Whichever verb fails, the error is that verb's, and nothing is left.
 func TestAnyVerbCanFail(t *testing.T) {
 	f := newFabric(t, nil)
-	device := f.Devices()[0]
+	failEachVerb(t, f, f.Devices()[0], makingVerbs, lifecycle)
+}
+
+// failEachVerb runs a lifecycle again and again, in which each call of each verb
+// fails in turn.
+func failEachVerb(t *testing.T, f *sim.Fabric, device string, verbs []string, lifecycle func(ctx context.Context, device string) error) {
+	t.Helper()
 	check(t, lifecycle(deadline(t), device))
-	for _, verb := range makingVerbs {
+	for _, verb := range verbs {
 		t.Run(verb, func(t *testing.T) {
 			for _, errno := range []syscall.Errno{syscall.ENOMEM, syscall.EIO} {
 				calls := 0
-				for failVerb(t, f, sim.VerbFault{Device: device, Verb: verb, Err: errno, After: calls}) {
+				for failVerb(t, f, sim.VerbFault{Device: device, Verb: verb, Err: errno, After: calls}, lifecycle) {
 					calls++
 				}
 				if calls == 0 {
@@ -96,7 +102,7 @@ func TestAnyVerbCanFail(t *testing.T) {
 
 // failVerb runs a lifecycle in which a verb fails. It returns false if the verb
 // was not called that often.
-func failVerb(t *testing.T, f *sim.Fabric, v sim.VerbFault) bool {
+func failVerb(t *testing.T, f *sim.Fabric, v sim.VerbFault, lifecycle func(ctx context.Context, device string) error) bool {
 	t.Helper()
 	objects, leaks := len(handle.Live()), fmt.Sprint(sim.Leaks())
 	fault, err := f.FailVerb(v)

@@ -27,12 +27,16 @@ type binder struct {
 	list []byte // what the device reads a key's entries from
 	mr   *ibverbs.MR
 
+	device string
 	usable bool
 }
 
 // open makes the binder, for keys of as many entries as fit into room bytes.
 // What it began before an error, close ends.
 func (b *binder) open(ctx *ibverbs.Context, pd *ibverbs.PD, room int) (err error) {
+	if b.device, err = ibverbs.GetDeviceName(ibverbs.ContextDevice(ctx)); err != nil {
+		return err
+	}
 	if b.mem, err = capi.NewArena(room); err != nil {
 		return err
 	}
@@ -145,7 +149,7 @@ func (b *binder) wait() error {
 			continue
 		}
 		if wc.Status != ibverbs.IBV_WC_SUCCESS {
-			return &rdma.CompletionError{Status: rdma.WCStatus(wc.Status), VendorErr: wc.VendorErr, QPN: wc.QPNum}
+			return &rdma.CompletionError{Status: rdma.WCStatus(wc.Status), VendorErr: wc.VendorErr, QPN: wc.QPNum, Device: b.device}
 		}
 		return nil
 	}
