@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -118,15 +119,20 @@ static const char *device_name(const char *path)
 	return path + sizeof(DEVICE_DIR) - 1;
 }
 
+/* Why what the thread opened last is a device of ours that did not open. */
+static __thread int refusal;
+
 static int do_open(const char *path, int flags, mode_t mode)
 {
 	const char *name = device_name(path);
 	int32_t fd;
 
+	refusal = 0;
 	if (name && (fd = goverbs_sim_open((char *)name)) != NOT_OURS) {
+		refusal = fd < 0 ? -fd : 0;
 		if (fd >= 0)
 			return fd;
-		errno = -fd;
+		errno = refusal;
 		return -1;
 	}
 	return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
@@ -295,6 +301,20 @@ void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
 void *mmap64(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
 {
 	return do_mmap(addr, length, prot, flags, fd, offset);
+}
+
+/*
+ * A device file that does not open libibverbs expects below /dev/char, and waits
+ * some seconds until udev has put it there. Of ours it learns at once why not.
+ */
+int inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+	if (refusal && !strcmp(path, "/dev/char/")) {
+		errno = refusal;
+		refusal = 0;
+		return -1;
+	}
+	return syscall(SYS_inotify_add_watch, fd, path, mask);
 }
 
 /*

@@ -5,6 +5,7 @@ package interpose
 import (
 	"errors"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -139,6 +140,33 @@ func TestDeviceFile(t *testing.T) {
 	}
 	if _, err := libc.Open("/dev/infiniband/broken", unix.O_RDWR, 0); !errors.Is(err, syscall.ENODEV) {
 		t.Errorf("opening a broken device: %v, want ENODEV", err)
+	}
+}
+
+// libibverbs looks for a device that does not open below /dev/char.
+func TestOpeningElsewhereFailsForTheSameReason(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const elsewhere = "/dev/char/"
+	fd, err := libc.Open("/dev/null", unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := libc.Close(fd); err != nil {
+		t.Error(err)
+	}
+	kernels := libc.Watch(elsewhere)
+	if _, err := libc.Open("/dev/infiniband/broken", unix.O_RDWR, 0); !errors.Is(err, syscall.ENODEV) {
+		t.Errorf("opening a broken device: %v, want ENODEV", err)
+	}
+	if err := libc.Watch(t.TempDir()); err != nil {
+		t.Errorf("watching another folder: %v", err)
+	}
+	if err := libc.Watch(elsewhere); !errors.Is(err, syscall.ENODEV) {
+		t.Errorf("watching for it: %v, want ENODEV", err)
+	}
+	if err := libc.Watch(elsewhere); !errors.Is(err, kernels) {
+		t.Errorf("watching again: %v, want what the kernel says, %v", err, kernels)
 	}
 }
 

@@ -59,18 +59,43 @@ func (w *writer) link(path, target string) {
 	}
 }
 
-// Write makes a tree of devices below root, in place of one that is there.
+// Write makes a tree of devices at root, in place of one that is there: who
+// looks at root finds the one or the other, whole.
 func Write(root string, devices []Device) error {
-	if err := os.RemoveAll(root); err != nil {
+	tree, err := os.MkdirTemp(filepath.Dir(root), filepath.Base(root)+"-")
+	if err != nil {
 		return err
 	}
-	w := &writer{root: root, made: make(map[string]bool)}
+	w := &writer{root: tree, made: make(map[string]bool)}
 	w.dir("class/infiniband")
 	w.file("class/infiniband_verbs/abi_version", abiVersion)
 	for i := range devices {
 		w.device(&devices[i])
 	}
+	if w.err == nil {
+		w.err = replace(root, tree)
+	}
+	if w.err != nil {
+		os.RemoveAll(tree)
+	}
 	return w.err
+}
+
+// replace has root lead to another tree, and removes the one that it led to.
+func replace(root, tree string) error {
+	before, _ := os.Readlink(root) // none the first time
+	link := tree + ".link"
+	if err := os.Symlink(filepath.Base(tree), link); err != nil {
+		return err
+	}
+	if err := os.Rename(link, root); err != nil {
+		os.Remove(link)
+		return err
+	}
+	if before == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Join(filepath.Dir(root), before))
 }
 
 func (w *writer) device(d *Device) {

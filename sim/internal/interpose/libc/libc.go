@@ -8,6 +8,7 @@ package libc
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -82,6 +83,20 @@ func Fstat(fd int) (mode uint32, rdev uint64, err error) {
 func Socket(domain, typ, protocol int) (int, error) {
 	v, err := C.socket(C.int(domain), C.int(typ), C.int(protocol))
 	return result(v, err)
+}
+
+// Watch begins to watch a path with inotify and ends it.
+func Watch(path string) error {
+	fd, err := C.inotify_init1(C.IN_CLOEXEC)
+	if fd < 0 {
+		return err
+	}
+	defer C.close(fd)
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	v, err := C.inotify_add_watch(fd, p, C.IN_CREATE)
+	_, err = result(v, err)
+	return err
 }
 
 // Map maps a file and unmaps it.
