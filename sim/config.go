@@ -287,6 +287,7 @@ func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 		}
 	case pc.LinkLayer == Ethernet:
 		p.LinkLayer = fabric.LinkEthernet
+		p.NetDev, p.NetDevIndex = fmt.Sprintf("sim%dp%d", device, place), uint32(firstNetDev+device*8+place)
 		if pc.LID != 0 {
 			return nil, fmt.Errorf("LID %#x on Ethernet", pc.LID)
 		}
@@ -316,15 +317,15 @@ func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 	p.GIDs = make([]fabric.GIDEntry, max(length, len(entries)))
 	for i, e := range entries {
 		var err error
-		if p.GIDs[i], err = e.build(p, fmt.Sprintf("sim%dp%d", device, place)); err != nil {
+		if p.GIDs[i], err = e.build(p); err != nil {
 			return nil, fmt.Errorf("GID %d: %w", i, err)
 		}
 	}
 	return p, nil
 }
 
-// build makes the entry of a port whose network interface is netDev.
-func (e GIDEntry) build(p *fabric.Port, netDev string) (fabric.GIDEntry, error) {
+// build makes the entry of a port.
+func (e GIDEntry) build(p *fabric.Port) (fabric.GIDEntry, error) {
 	if !e.Addr.IsValid() {
 		return fabric.GIDEntry{}, nil
 	}
@@ -332,7 +333,6 @@ func (e GIDEntry) build(p *fabric.Port, netDev string) (fabric.GIDEntry, error) 
 	if p.LinkLayer != fabric.LinkEthernet {
 		return g, nil
 	}
-	g.NetDev = netDev
 	switch e.Type {
 	case RoCEv1:
 		g.Type = fabric.GIDRoCEv1
@@ -344,15 +344,9 @@ func (e GIDEntry) build(p *fabric.Port, netDev string) (fabric.GIDEntry, error) 
 	return g, nil
 }
 
-// netDev returns the network interface of a port.
-func netDev(d *fabric.Device, p *fabric.Port) string {
-	for _, e := range p.GIDs {
-		if e.NetDev != "" {
-			return e.NetDev
-		}
-	}
-	return d.Name
-}
+// firstNetDev begins the numbers of network interfaces, which only devices speak
+// of. It is beyond those of real ones.
+const firstNetDev = 100000
 
 // Values of verbs for a link of four lanes at 100 Gbit/s each.
 const (

@@ -69,7 +69,7 @@ func (d *Device) SetGID(port, index int, entry GIDEntry) error {
 		if index < 0 || index >= len(p.GIDs) {
 			return 0, fmt.Errorf("sim: GID index %d is not in 0 to %d", index, len(p.GIDs)-1)
 		}
-		g, err := entry.build(p, netDev(d.d, p))
+		g, err := entry.build(p)
 		p.GIDs[index] = g
 		return fabric.EventGIDChange, err
 	})

@@ -29,10 +29,8 @@ type GID [16]byte
 
 // GIDEntry is an entry of a port's table; the zero GID is an empty one.
 type GIDEntry struct {
-	GID         GID
-	Type        GIDType
-	NetDev      string
-	NetDevIndex uint32
+	GID  GID
+	Type GIDType
 }
 
 // Port is a device's connection to the fabric. All ports of a link layer are
@@ -50,6 +48,10 @@ type Port struct {
 	Speed      uint8
 	MAC        [6]byte
 	Up         bool
+
+	// The network interface on Ethernet: its name and the system's number.
+	NetDev      string
+	NetDevIndex uint32
 }
 
 // GID returns a table entry that is not empty.

@@ -151,13 +151,17 @@ func (w *writer) port(ib, pci string, p *fabric.Port) {
 			kind = "RoCE v2"
 		}
 		w.file(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), kind)
-		if e.NetDev != "" {
-			w.file(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), e.NetDev)
-			net := pci + "/net/" + e.NetDev
-			w.file(net+"/dev_port", fmt.Sprint(p.Number-1))
-			w.file(net+"/address", fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", p.MAC[0], p.MAC[1], p.MAC[2], p.MAC[3], p.MAC[4], p.MAC[5]))
+		if p.NetDev != "" {
+			w.file(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), p.NetDev)
 		}
 	}
+	if p.NetDev == "" {
+		return
+	}
+	net := pci + "/net/" + p.NetDev
+	w.file(net+"/ifindex", fmt.Sprint(p.NetDevIndex))
+	w.file(net+"/dev_port", fmt.Sprint(p.Number-1))
+	w.file(net+"/address", fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", p.MAC[0], p.MAC[1], p.MAC[2], p.MAC[3], p.MAC[4], p.MAC[5]))
 }
 
 func guid(g [8]byte) string {

@@ -141,7 +141,7 @@ func (c *Context) queryPort(r *uapi.Request) error {
 
 func gidEntry(p *fabric.Port, i int) (uapi.GIDEntry, bool) {
 	e, ok := p.GID(i)
-	return uapi.GIDEntry{GID: e.GID, Index: uint32(i), Port: uint32(p.Number), Type: uint32(e.Type), NetDevIndex: e.NetDevIndex}, ok
+	return uapi.GIDEntry{GID: e.GID, Index: uint32(i), Port: uint32(p.Number), Type: uint32(e.Type), NetDevIndex: p.NetDevIndex}, ok
 }
 
 func (c *Context) queryGIDEntry(r *uapi.Request) error {

@@ -1,0 +1,64 @@
+//go:build linux && cgo
+
+package sim_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/sim"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// What verbs say of a port's addresses is what the system's files say.
+func TestGIDTablesNameNetworkInterfaces(t *testing.T) {
+	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{
+		{Ports: []sim.PortConfig{{}, {}}},
+		{Ports: []sim.PortConfig{{LinkLayer: sim.InfiniBand}}},
+	}})
+	seen := make(map[uint32]string)
+	for name, want := range map[string]int{"sim_mlx5_0": 8, "sim_mlx5_1": 1} {
+		n := openNode(t, name)
+		table := take[ibverbs.GIDEntry](n, 64)
+		got, err := ibverbs.QueryGIDTable(n.ctx, &table[0], uint64(len(table)), 0)
+		if err != nil || got != want {
+			t.Fatalf("%s has %d GIDs, %v, want %d", name, got, err, want)
+		}
+		for _, e := range table[:got] {
+			one := &take[ibverbs.GIDEntry](n, 1)[0]
+			if err := ibverbs.QueryGIDEx(n.ctx, e.PortNum, e.GIDIndex, one, 0); err != nil || *one != e {
+				t.Errorf("alone it is %+v, %v, in the table %+v", *one, err, e)
+			}
+			if e.GIDType == ibverbs.IBV_GID_TYPE_IB {
+				if e.NDevIfindex != 0 {
+					t.Errorf("InfiniBand has the network interface %d", e.NDevIfindex)
+				}
+				continue
+			}
+			dir := filepath.Join(os.Getenv("SYSFS_PATH"), "class/infiniband", name)
+			ndev := read(t, dir, "ports", strconv.Itoa(int(e.PortNum)), "gid_attrs/ndevs", strconv.Itoa(int(e.GIDIndex)))
+			if index := read(t, dir, "device/net", ndev, "ifindex"); index != strconv.Itoa(int(e.NDevIfindex)) {
+				t.Errorf("interface %s is number %s, and %d in verbs", ndev, index, e.NDevIfindex)
+			}
+			if other, ok := seen[e.NDevIfindex]; ok && other != ndev {
+				t.Errorf("interfaces %s and %s have the number %d", other, ndev, e.NDevIfindex)
+			}
+			seen[e.NDevIfindex] = ndev
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("interfaces are %v, want one for each of two ports", seen)
+	}
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
