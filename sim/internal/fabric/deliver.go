@@ -22,19 +22,25 @@ const (
 
 // outcome is how a request went, and what follows at the responder.
 type outcome struct {
-	answer Answer
-	status Status
-	failed *QP           // this responder goes to ERR
-	event  EventType     // and tells its owner, if not 0
-	timer  uint8         // of notReady: how long to wait
-	delay  time.Duration // of later
-
-	// Of pending: what will be answered, and by which process.
-	message uint64
-	slot    uint32
+	reply
+	sent   *Message  // of pending: what will be answered
+	failed *QP       // this responder goes to ERR
+	event  EventType // and tells its owner, if not 0
 }
 
-func ended(st Status) outcome { return outcome{status: st} }
+// reply is the part of an outcome that a requester learns.
+type reply struct {
+	answer Answer
+	status Status
+	timer  uint8 // of notReady: how long to wait
+}
+
+func ended(st Status) outcome { return outcome{reply: reply{status: st}} }
+
+func unanswered(a Answer) outcome { return outcome{reply: reply{answer: a}} }
+
+// rnr says that the receiver is not ready, and when to come again.
+func rnr(timer uint8) outcome { return outcome{reply: reply{answer: notReady, timer: timer}} }
 
 // limits of a turn, after which others have theirs
 const (
@@ -52,7 +58,7 @@ func (q *QP) run(requests int) (n int) {
 		return q.flush()
 	}
 	f := q.Device.fabric
-	now := f.now() // for all of the turn, so that a request is tried once in it
+	now := f.Now() // for all of the turn, so that a request is tried once in it
 	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS; {
 		t := q.next(now)
 		if t == nil {
@@ -89,11 +95,12 @@ func (f *Fabric) attempt(q *QP, t *flight) outcome {
 		t.Vendor = v.Vendor
 		return ended(v.Status)
 	case ActionDrop:
-		return outcome{answer: silence}
+		return unanswered(silence)
 	case ActionRNR:
-		return outcome{answer: notReady, timer: shortestRNR}
+		return rnr(shortestRNR)
 	case ActionDelay:
-		return outcome{answer: later, delay: v.Delay}
+		t.until = f.Now() + v.Delay
+		return unanswered(later)
 	}
 	return f.execute(q, &t.Request)
 }
@@ -140,7 +147,7 @@ func (q *QP) endBadly() {
 // again.
 func (q *QP) persist(t *flight, o *outcome) bool {
 	f := q.Device.fabric
-	now := f.now()
+	now := f.Now()
 	switch o.answer {
 	case notReady:
 		if q.Attr.RNRRetry != 7 {
@@ -163,10 +170,8 @@ func (q *QP) persist(t *flight, o *outcome) bool {
 	case dead:
 		o.status = RetryExceeded
 		return true
-	case later:
-		t.until = now + o.delay
 	case pending:
-		t.awaiting, t.awaitingSlot = o.message, o.slot
+		t.awaiting, t.awaitingSlot = o.sent.ID, o.sent.QPN>>q.Device.SlotShift
 		return false
 	}
 	f.wakeAt(t.until)
@@ -258,7 +263,7 @@ func (q *QP) origin(port *Port) Origin {
 // send takes a request, whose local memory is in f.local, to where it is for.
 func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	if !port.Up || q.Device.Removed {
-		return outcome{answer: silence}
+		return unanswered(silence)
 	}
 	to, number := &q.Attr.To, q.Attr.DestQPN
 	if q.Type.datagram() {
@@ -270,7 +275,7 @@ func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	d, p := q.route.device, q.route.port
 	switch {
 	case d == nil:
-		return outcome{answer: dead}
+		return unanswered(dead)
 	case f.isRemote(d, number):
 		return f.transmit(q, port, to, number, r)
 	}
@@ -283,11 +288,11 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Req
 	peer := d.QP(number)
 	switch {
 	case d.Removed || !p.Up:
-		return outcome{answer: silence}
+		return unanswered(silence)
 	case peer == nil || !peer.Type.hears(from.Type) || peer.State == StateErr:
 		return astray(from)
 	case peer.State < StateRTR && from.Type != SRD: // who connects comes soon
-		return outcome{answer: silence}
+		return unanswered(silence)
 	case peer.State < StateRTR || peer.port() != p || !peer.accepts(from, r):
 		return astray(from)
 	}
@@ -323,7 +328,7 @@ func astray(from *Origin) outcome {
 	if from.Type == SRD {
 		return ended(BadDestination)
 	}
-	return outcome{answer: dead}
+	return unanswered(dead)
 }
 
 // accepts reports whether a request that reached the queue pair is for it: it
@@ -361,7 +366,7 @@ func (q *QP) permits(a Access) bool {
 // nak ends a request with an error that the responder found and goes to ERR
 // for.
 func nak(p *QP, st Status, event EventType) outcome {
-	return outcome{status: st, failed: p, event: event}
+	return outcome{reply: reply{status: st}, failed: p, event: event}
 }
 
 // respond executes a request at p. The requester's memory is in f.local.
@@ -385,7 +390,7 @@ const grhLen = 40
 
 func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 	if !p.queue.NextRecv(&p.recv) {
-		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
+		return rnr(p.Attr.MinRNRTimer)
 	}
 	length, grh := r.Length, false
 	if p.Type == UD {
@@ -481,7 +486,7 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 		}
 	}
 	if r.HasImm && !p.UnsolicitedWrites && !p.queue.NextRecv(&p.recv) {
-		return outcome{answer: notReady, timer: p.Attr.MinRNRTimer}
+		return rnr(p.Attr.MinRNRTimer)
 	}
 	if o, ok := f.move(p.QP, f.remote, f.local); !ok {
 		return o

@@ -66,7 +66,7 @@ func (f *Fabric) Kick() {
 }
 
 // Later has the engine look again after d, for a poller that waits.
-func (f *Fabric) Later(d time.Duration) { f.wakeAt(f.now() + d) }
+func (f *Fabric) Later(d time.Duration) { f.wakeAt(f.Now() + d) }
 
 // wakeAt has the engine look again at that time.
 func (f *Fabric) wakeAt(t time.Duration) {
@@ -163,7 +163,7 @@ func (f *Fabric) Step() (n int, waiting time.Duration) {
 	if f.engine.nextAt == 0 {
 		return n, -1
 	}
-	return n, max(0, f.engine.nextAt-f.now())
+	return n, max(0, f.engine.nextAt-f.Now())
 }
 
 // Turn gives every queue pair a turn, unless the engine pauses. It returns how

@@ -10,7 +10,10 @@ import (
 
 // Fabric connects devices. Its zero value has none; see New.
 type Fabric struct {
-	sync.Mutex
+	mu sync.Mutex
+	// The clock stands still while the lock is held: what happens then happens at
+	// once.
+	clock time.Duration
 
 	// Patience is how long a request waits for a peer that may still come: one
 	// that is not ready to receive, or whose port is down.
@@ -95,8 +98,18 @@ func (f *Fabric) AddPoller(p Poller) { f.pollers = append(f.pollers, p) }
 // RemovePoller ends that.
 func (f *Fabric) RemovePoller(p Poller) { f.pollers = remove(f.pollers, p) }
 
-// now is the fabric's clock.
-func (f *Fabric) now() time.Duration { return time.Since(f.start) }
+// Lock takes the lock.
+func (f *Fabric) Lock() {
+	f.mu.Lock()
+	f.clock = time.Since(f.start)
+}
+
+// Unlock gives it back.
+func (f *Fabric) Unlock() { f.mu.Unlock() }
+
+// Now is the fabric's clock: what has passed since it was made, as of when the
+// lock was taken.
+func (f *Fabric) Now() time.Duration { return f.clock }
 
 // oldSpan is where atomics leave what they found.
 func (f *Fabric) oldSpan(n uint64) dma.Span {

@@ -8,6 +8,11 @@ import (
 // flight is a request that was taken from its queue and has not ended.
 type flight struct {
 	Request
+	progress
+}
+
+// progress is how far a request has come.
+type progress struct {
 	rnrLeft      uint8
 	awaiting     uint64        // the message that another process has to answer; 0 if none
 	awaitingSlot uint32        // of that process
@@ -29,7 +34,7 @@ func (q *QP) launch() *flight {
 		q.landed = append(q.landed, t)
 		return nil
 	}
-	*t = flight{Request: t.Request, rnrLeft: q.Attr.RNRRetry}
+	t.progress = progress{rnrLeft: q.Attr.RNRRetry}
 	q.flights = append(q.flights, t)
 	return t
 }

@@ -85,9 +85,8 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 	f.lastID++
 	m.ID = f.lastID
 	m.AnswerTo = f.Slot
-	slot := number >> q.Device.SlotShift
-	f.Link.Send(slot, m)
-	return outcome{answer: pending, message: m.ID, slot: slot}
+	f.Link.Send(number>>q.Device.SlotShift, m)
+	return outcome{reply: reply{answer: pending}, sent: m}
 }
 
 // Deliver takes a message from another process. It takes the lock itself.
@@ -113,7 +112,7 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 	if r.Op == OpRead || r.Op.isAtomic() {
 		data = make([]byte, r.Length)
 	}
-	o := outcome{answer: dead}
+	o := unanswered(dead)
 	var peer *QP
 	if d != nil && m.Origin.Type.ordered() {
 		peer = d.QP(m.QPN)
@@ -158,7 +157,7 @@ func (f *Fabric) answered(q *QP, m *Message) {
 	}
 	t := q.flights[i]
 	t.awaiting, t.decided, t.until = 0, false, 0
-	o := outcome{answer: m.Answer, status: m.Status, timer: m.Timer}
+	o := outcome{reply: reply{m.Answer, m.Status, m.Timer}}
 	if len(m.Payload) > 0 && o.answer == answered {
 		var ok bool
 		if len(t.Data) == len(m.Payload) {
@@ -195,7 +194,7 @@ func (q *QP) forsake(t *flight) {
 		wait = min(wait, 4096*time.Nanosecond<<q.Attr.Timeout*time.Duration(q.Attr.RetryCount+1))
 	}
 	f := q.Device.fabric
-	t.decided, t.result, t.until = true, ended(RetryExceeded), f.now()+wait
+	t.decided, t.result, t.until = true, ended(RetryExceeded), f.Now()+wait
 	f.wakeAt(t.until)
 }
 
