@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 )
@@ -20,14 +21,16 @@ const neverArmed = 0xffffffff
 
 // CQ is a completion queue in a program's memory.
 type CQ struct {
-	Notify func() // puts an event into the completion channel; nil without one
-	Failed func() // the queue overran
+	Notify func()               // puts an event into the completion channel; nil without one
+	Failed func()               // the queue overran
+	Clock  func() time.Duration // what entries show; may be nil
 
 	buf       dma.Addr
 	record    dma.Addr
 	stride    int
 	log       uint
 	produced  uint32
+	consumed  uint32 // at least; the record is read when that is not enough
 	overrun   bool
 	fired     uint32 // the arming that was answered last
 	announced uint32 // what was produced by then
@@ -52,9 +55,8 @@ func (c *CQ) Resize(buf dma.Addr, n, entrySize int) error {
 	if err != nil || buf == 0 {
 		return syscall.EINVAL
 	}
-	ci := (c.record + cqConsumer).LoadBE32() & 0xffffff
-	pending := (c.produced - ci) & 0xffffff
-	if pending > uint32(n) {
+	c.consumed = (c.record + cqConsumer).LoadBE32()
+	if c.pending() > uint32(n) {
 		return syscall.EINVAL
 	}
 	c.put(&cqe{opcode: opResize})
@@ -111,11 +113,16 @@ func (c *CQ) EntrySize() int { return c.stride }
 // scatter returns how much data an entry has room for.
 func (c *CQ) scatter() int { return c.stride / 2 }
 
+// pending is how many entries at most wait to be taken.
+func (c *CQ) pending() uint32 { return (c.produced - c.consumed) & 0xffffff }
+
 // put writes the next entry. It reports whether there was room.
 func (c *CQ) put(e *cqe) bool {
-	ci := (c.record + cqConsumer).LoadBE32() & 0xffffff
 	n := uint32(1) << c.log
-	if (c.produced-ci)&0xffffff >= n && e.opcode != opResize {
+	if c.pending() >= n {
+		c.consumed = (c.record + cqConsumer).LoadBE32()
+	}
+	if c.pending() >= n && e.opcode != opResize {
 		if !c.overrun {
 			c.overrun = true
 			if c.Failed != nil {
@@ -140,7 +147,9 @@ func (c *CQ) put(e *cqe) bool {
 		be.PutUint32(b[32:], e.uidx)
 		copy(b[36:], e.imm[:])
 		be.PutUint32(b[44:], e.bytes)
-		be.PutUint64(b[48:], timestamp())
+		if c.Clock != nil {
+			be.PutUint64(b[48:], uint64(c.Clock()))
+		}
 	}
 	be.PutUint32(b[56:], uint32(e.wqeOpcode)<<24|e.qpn)
 	scatter := uint8(0)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"syscall"
-	"time"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
@@ -80,6 +79,7 @@ type QP struct {
 	cfg      QPConfig
 	sq, rq   dma.Addr
 	sent     uint16 // blocks taken
+	posted   uint16 // at least; the record is read when they are taken
 	received uint16 // elements taken
 	scratch  [1024]byte
 }
@@ -106,7 +106,7 @@ func (q *QP) RecvCapacity() (requests, pieces uint32) {
 
 // Reset implements fabric.Queues.
 func (q *QP) Reset() {
-	q.sent, q.received = 0, 0
+	q.sent, q.posted, q.received = 0, 0, 0
 	if q.cfg.Registers != nil {
 		q.cfg.Registers.forget(q.Fabric.Num)
 	}
@@ -117,11 +117,12 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	if q.cfg.SendBlocks == 0 {
 		return false
 	}
-	posted := uint16((q.cfg.Record + qpSend).LoadBE32())
-	if posted == q.sent {
-		return false
+	if q.posted == q.sent {
+		if q.posted = uint16((q.cfg.Record + qpSend).LoadBE32()); q.posted == q.sent {
+			return false
+		}
 	}
-	index := q.sent
+	index, posted := q.sent, q.posted
 	var rung bell
 	// What is flushed the device finds by the record.
 	strict := q.cfg.Registers.heard() && q.Fabric.State != fabric.StateErr
@@ -426,8 +427,3 @@ func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
 	}
 	c.put(&e)
 }
-
-var epoch = time.Now()
-
-// timestamp is the device's clock, of 1 GHz.
-func timestamp() uint64 { return uint64(time.Since(epoch)) }

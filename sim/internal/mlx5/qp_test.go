@@ -147,7 +147,7 @@ func TestSendRequestsAreDecoded(t *testing.T) {
 				for i, v := range wqe {
 					ring[(int(index)*basicBlock+i)%len(ring)] = v
 				}
-				r.sent = index
+				r.sent, r.posted = index, index
 				blocks := uint16(len(wqe)+basicBlock-1) / basicBlock
 				binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], uint32(index+blocks))
 				want := c.want
@@ -182,7 +182,7 @@ func TestInlineDataIsFoundWhereverItLies(t *testing.T) {
 			for i, v := range wqe {
 				ring[(start*basicBlock+i)%len(ring)] = v
 			}
-			r.sent = uint16(start)
+			r.sent, r.posted = uint16(start), uint16(start)
 			binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], uint32(start+(len(wqe)+basicBlock-1)/basicBlock))
 			var req fabric.Request
 			if !r.NextSend(&req) || req.Op != fabric.OpWrite || int(req.Length) != n {
@@ -237,7 +237,7 @@ func FuzzSendQueue(f *testing.F) {
 		for i, v := range data {
 			ring[(int(start)*basicBlock+i)%len(ring)] = v
 		}
-		r.sent = uint16(start)
+		r.sent, r.posted = uint16(start), uint16(start)
 		end := uint16(start) + uint16(posted%(blocks+1))
 		binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], uint32(end))
 		var req fabric.Request

@@ -82,7 +82,7 @@ func (Mlx5) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, fa
 	if err != nil {
 		return err
 	}
-	m.Notify, m.Failed = notify, failed
+	m.Notify, m.Failed, m.Clock = notify, failed, c.fabric.Now
 	q.Poller = m
 	c.lastCQN++
 	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateCQResp{CQN: c.lastCQN})
