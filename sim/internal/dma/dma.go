@@ -52,8 +52,11 @@ func (a Addr) Store32(v uint32) { atomic.StoreUint32((*uint32)(a.pointer()), v) 
 // Load64 reads eight bytes that others write, in the byte order of the host.
 func (a Addr) Load64() uint64 { return atomic.LoadUint64((*uint64)(a.pointer())) }
 
-// StoreBytes4 writes four bytes, in memory order, at once.
-func (a Addr) StoreBytes4(b [4]byte) { a.Store32(binary.NativeEndian.Uint32(b[:])) }
+// StoreBytes4 writes four bytes, in memory order, at once and after all that
+// was written before.
+func (a Addr) StoreBytes4(b [4]byte) {
+	storeRelease((*uint32)(a.pointer()), binary.NativeEndian.Uint32(b[:]))
+}
 
 // CompareAndSwap64 replaces the eight bytes at a by swap where they equal
 // compare, in the bits that the masks select, and returns what was there.
