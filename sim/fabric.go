@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
@@ -16,11 +15,9 @@ type Fabric struct {
 	host   *host
 	verbs  []string // that can fail
 
-	mu     sync.Mutex // below the fabric's own
+	// Its lock protects these.
 	faults []*Fault
 	traces []*Trace
-
-	counters map[*fabric.Device]*Counters
 }
 
 // Device is one of a fabric's devices, as a test handles it.

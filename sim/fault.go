@@ -161,23 +161,23 @@ func (f *Fabric) plan(t *Fault, device string, after, times int) (*Fault, error)
 		return nil, fmt.Errorf("sim: After is %d, want 0 or more", after)
 	}
 	t.f, t.skip, t.left = f, after, cmp.Or(times, 1)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.fabric.Lock()
+	defer f.fabric.Unlock()
 	f.faults = append(f.faults, t)
 	return t, nil
 }
 
 // Hits returns how often the fault has struck.
 func (t *Fault) Hits() int {
-	t.f.mu.Lock()
-	defer t.f.mu.Unlock()
+	t.f.fabric.Lock()
+	defer t.f.fabric.Unlock()
 	return t.hits
 }
 
 // Close ends the fault. It returns nil.
 func (t *Fault) Close() error {
-	t.f.mu.Lock()
-	defer t.f.mu.Unlock()
+	t.f.fabric.Lock()
+	defer t.f.fabric.Unlock()
 	t.f.faults = slices.DeleteFunc(t.f.faults, func(o *Fault) bool { return o == t })
 	return nil
 }
@@ -204,10 +204,8 @@ func (t *Fault) strike(again bool) bool {
 // openVerb is the verb that opens a device.
 const openVerb = "open_device"
 
-// beforeVerb fails a verb if a fault says so.
+// beforeVerb fails a verb if a fault says so. It wants the lock.
 func (f *Fabric) beforeVerb(device, verb string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	for _, t := range f.faults {
 		v := t.verb
 		if v != nil && (v.Device == "" || v.Device == device) && (v.Verb == "" || v.Verb == verb) && t.strike(false) {
@@ -217,10 +215,8 @@ func (f *Fabric) beforeVerb(device, verb string) error {
 	return nil
 }
 
-// intercept fails a request if a fault says so.
+// intercept fails a request if a fault says so. It wants the lock.
 func (f *Fabric) intercept(q *fabric.QP, r *fabric.Request) fabric.Verdict {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	for _, t := range f.faults {
 		v := t.request
 		if v == nil || v.Device != "" && v.Device != q.Device.Name || v.QPN != 0 && v.QPN != q.Num || v.RKey != 0 && v.RKey != r.RKey ||

@@ -281,7 +281,10 @@ func (h *host) Open(name string) (int, error) {
 		return 0, err
 	}
 	before := func(verb string) error { return f.beforeVerb(d.Name, verb) }
-	if err := before(openVerb); err != nil {
+	f.fabric.Lock()
+	err = before(openVerb)
+	f.fabric.Unlock()
+	if err != nil {
 		return 0, err
 	}
 	c, err := uverbs.Open(f.fabric, d.Device, &d.identity, before)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
@@ -58,7 +57,6 @@ func (r Record) String() string {
 // Trace records what devices execute. Its methods are safe for concurrent use.
 type Trace struct {
 	f       *Fabric
-	mu      sync.Mutex
 	records []Record
 }
 
@@ -67,32 +65,29 @@ type Trace struct {
 // them.
 func (f *Fabric) Trace() *Trace {
 	t := &Trace{f: f}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.fabric.Lock()
+	defer f.fabric.Unlock()
 	f.traces = append(f.traces, t)
 	return t
 }
 
 // Records returns what was recorded so far.
 func (t *Trace) Records() []Record {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.f.fabric.Lock()
+	defer t.f.fabric.Unlock()
 	return slices.Clone(t.records)
 }
 
 // Close ends recording. It returns nil.
 func (t *Trace) Close() error {
-	t.f.mu.Lock()
-	defer t.f.mu.Unlock()
+	t.f.fabric.Lock()
+	defer t.f.fabric.Unlock()
 	t.f.traces = slices.DeleteFunc(t.f.traces, func(o *Trace) bool { return o == t })
 	return nil
 }
 
-// observe counts and records how a request ended.
+// observe records how a request ended. It wants the lock.
 func (f *Fabric) observe(q *fabric.QP, r *fabric.Request, st fabric.Status) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count(q.Device, r, st)
 	if len(f.traces) == 0 {
 		return
 	}
@@ -103,8 +98,6 @@ func (f *Fabric) observe(q *fabric.QP, r *fabric.Request, st fabric.Status) {
 		rec.Imm = uint32(r.Imm[0])<<24 | uint32(r.Imm[1])<<16 | uint32(r.Imm[2])<<8 | uint32(r.Imm[3])
 	}
 	for _, t := range f.traces {
-		t.mu.Lock()
 		t.records = append(t.records, rec)
-		t.mu.Unlock()
 	}
 }

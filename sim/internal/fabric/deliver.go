@@ -108,6 +108,7 @@ func (f *Fabric) attempt(q *QP, t *flight) outcome {
 // end completes a request of the queue pair, and what follows from that.
 func (q *QP) end(t *flight, o *outcome) {
 	q.land(t)
+	q.Device.Counters.count(&t.Request, o.status)
 	if f := q.Device.fabric; f.Observe != nil {
 		f.Observe(q, &t.Request, o.status)
 	}

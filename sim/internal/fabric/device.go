@@ -90,6 +90,8 @@ type Device struct {
 	// 0 if there is none.
 	NullKey uint32
 
+	Counters Counters
+
 	fabric  *Fabric
 	keys    keys
 	memory  []bool // the device's own, by pages: which are taken
@@ -100,6 +102,23 @@ type Device struct {
 	lastSRQ uint32
 	lastPD  uint32
 	pds     int
+}
+
+// Counters are what a device has done.
+type Counters struct{ Requests, Failed, Invalid, Retried, Bytes uint64 }
+
+// count counts a request that ended.
+func (c *Counters) count(r *Request, st Status) {
+	c.Requests++
+	c.Retried += uint64(max(r.Attempts-1, 0))
+	if st == Success {
+		c.Bytes += r.Length
+	} else {
+		c.Failed++
+	}
+	if r.Problem != "" {
+		c.Invalid++
+	}
 }
 
 // Port returns the port of that number, counted from 1, nil if there is none.
