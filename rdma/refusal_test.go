@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,43 +137,25 @@ func TestRefusedConfigurationsNameTheirFields(t *testing.T) {
 	}
 }
 
-// endlessQP tells the test below that it is in a process of its own, since what
-// it leaves behind cannot be taken away.
-const endlessQP = "RDMA_TEST_ENDLESS_QP"
-
 // The device neither flushes nor lets go of the queue pair: its requests may
 // never end, which those who wait for them hear.
 func TestQueuePairThatCannotBeDestroyedEndsItsWaiters(t *testing.T) {
-	rdmatest.NeedsEmulation(t)
-	if os.Getenv(endlessQP) == "" {
-		child := exec.CommandContext(deadline(t), os.Args[0], "-test.run=^"+t.Name()+"$")
-		child.Env = append(os.Environ(), endlessQP+"=1")
-		if out, err := child.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
+	inOwnProcess(t, func() {
+		f, a, b := fabricPair(t, nil, nil)
+		f.Pause()
+		plan(t, f.FailVerb, sim.VerbFault{Verb: "modify_qp", Err: syscall.EIO, Times: -1})
+		plan(t, f.FailVerb, sim.VerbFault{Verb: "destroy_qp", Err: syscall.EBUSY, Times: -1})
+		op, err := a.qp.StartWrite(deadline(t), a.mem.View(), b.mem.Remote())
+		check(t, err)
+		ended := make(chan error)
+		go func() { ended <- op.Wait(deadline(t)) }()
+		if err := a.qp.Close(); !errors.Is(err, syscall.EBUSY) {
+			t.Errorf("close: %v, want EBUSY", err)
 		}
-		return
-	}
-	f, a, b := fabricPair(t, nil, nil)
-	f.Pause()
-	plan(t, f.FailVerb, sim.VerbFault{Verb: "modify_qp", Err: syscall.EIO, Times: -1})
-	plan(t, f.FailVerb, sim.VerbFault{Verb: "destroy_qp", Err: syscall.EBUSY, Times: -1})
-	op, err := a.qp.StartWrite(deadline(t), a.mem.View(), b.mem.Remote())
-	check(t, err)
-	ended := make(chan error)
-	go func() { ended <- op.Wait(deadline(t)) }()
-	if err := a.qp.Close(); !errors.Is(err, syscall.EBUSY) {
-		t.Errorf("close: %v, want EBUSY", err)
-	}
-	if err := <-ended; !errors.Is(err, syscall.EBUSY) {
-		t.Errorf("waiter: %v, want EBUSY", err)
-	}
-	check(t, a.mem.Close())
-	select {
-	case <-a.mem.Released():
-		t.Error("the memory was released, which the device may still write to")
-	default:
-	}
-	if !t.Failed() {
-		os.Exit(0)
-	}
+		if err := <-ended; !errors.Is(err, syscall.EBUSY) {
+			t.Errorf("waiter: %v, want EBUSY", err)
+		}
+		check(t, a.mem.Close())
+		wantNotReleased(t, a.mem)
+	})
 }

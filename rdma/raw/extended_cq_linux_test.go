@@ -1,0 +1,40 @@
+package raw_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/rdma/raw"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// An extended completion queue that has nothing is polled as often as one
+// likes: there is nothing to end after a start that failed.
+func TestEmptyExtendedCompletionQueue(t *testing.T) {
+	dev, err := rdma.Open(rdmatest.Devices(t, 1)[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	ctx, release, err := raw.Context(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	cq, err := ibverbs.CreateCQEx(ctx, &ibverbs.CQInitAttrEx{CQE: 16})
+	if err != nil {
+		rdmatest.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := ibverbs.StartPoll(cq, &ibverbs.PollCQAttr{}); !errors.Is(err, syscall.ENOENT) {
+			t.Errorf("poll of an empty queue: %v, want ENOENT", err)
+		}
+	}
+	if err := ibverbs.DestroyCQ(ibverbs.CQExToCQ(cq)); err != nil {
+		t.Error(err)
+	}
+}
