@@ -252,13 +252,12 @@ type Origin struct {
 	HopLimit uint8
 }
 
-// origin returns what the queue pair's packets tell.
-func (q *QP) origin(port *Port) Origin {
-	o := Origin{Type: q.Type, QPN: q.Num, PKey: port.PKeys[q.Attr.PKeyIndex], HopLimit: q.Attr.HopLimit, From: Address{LID: port.LID, SL: q.Attr.To.SL}}
-	if e, ok := port.GID(int(q.Attr.SGIDIndex)); ok {
-		o.From.Global, o.From.GID, o.From.Type = true, e.GID, e.Type
-	}
-	return o
+// origin says in o what the queue pair's packets tell.
+func (q *QP) origin(port *Port, o *Origin) {
+	o.Type, o.QPN, o.PKey, o.HopLimit = q.Type, q.Num, port.PKeys[q.Attr.PKeyIndex], q.Attr.HopLimit
+	o.From.LID, o.From.SL = port.LID, q.Attr.To.SL
+	e, ok := port.GID(int(q.Attr.SGIDIndex))
+	o.From.Global, o.From.GID, o.From.Type = ok, e.GID, e.Type
 }
 
 // send takes a request, whose local memory is in f.local, to where it is for.
@@ -280,8 +279,8 @@ func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	case f.isRemote(d, number):
 		return f.transmit(q, port, to, number, r)
 	}
-	from := q.origin(port)
-	return f.deliver(d, p, number, &from, r)
+	q.origin(port, &f.origin)
+	return f.deliver(d, p, number, &f.origin, r)
 }
 
 // deliver gives a request to a queue pair of this process.

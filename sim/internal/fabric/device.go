@@ -54,12 +54,13 @@ type Port struct {
 	NetDevIndex uint32
 }
 
-// GID returns a table entry that is not empty.
-func (p *Port) GID(index int) (GIDEntry, bool) {
-	if index < 0 || index >= len(p.GIDs) || p.GIDs[index].GID == (GID{}) {
-		return GIDEntry{}, false
+// GID returns a table entry, and whether it is there and not empty.
+func (p *Port) GID(index int) (*GIDEntry, bool) {
+	if index < 0 || index >= len(p.GIDs) {
+		return new(GIDEntry), false
 	}
-	return p.GIDs[index], true
+	e := &p.GIDs[index]
+	return e, e.GID != GID{}
 }
 
 // Limits bound what a device grants.

@@ -42,6 +42,7 @@ type Fabric struct {
 	engine  engine
 
 	// Scratch of the request in progress, which the lock protects.
+	origin        Origin
 	local, remote []dma.Span
 	old           uint64
 	small         [64]byte

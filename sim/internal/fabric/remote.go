@@ -71,10 +71,11 @@ func spanOf(spans []dma.Span, b []byte) []dma.Span {
 // transmit sends a request to another process.
 func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Request) outcome {
 	m := &Message{Header: Header{
-		LinkLayer: port.LinkLayer, To: *to, QPN: number, Origin: q.origin(port),
+		LinkLayer: port.LinkLayer, To: *to, QPN: number,
 		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN,
 		Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Swap, SwapMask: r.SwapMask, Length: r.Length,
 	}}
+	q.origin(port, &m.Origin)
 	if r.Op == OpSend || r.Op == OpWrite {
 		m.Payload = make([]byte, r.Length)
 		if _, err := dma.Copy(spanOf(nil, m.Payload), f.local); err != nil {
