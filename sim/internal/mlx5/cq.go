@@ -135,7 +135,8 @@ func (c *CQ) put(e *cqe) bool {
 	slot := entry + dma.Addr(c.stride-64)
 	own := uint8(c.produced>>c.log) & ownerBit
 	c.produced++
-	var b [60]byte
+	b := (*[60]byte)(slot.Bytes(60))
+	*b = [60]byte{}
 	be := binary.BigEndian
 	if e.opcode == opReqError || e.opcode == opRespError {
 		be.PutUint32(b[32:], e.uidx)
@@ -162,7 +163,6 @@ func (c *CQ) put(e *cqe) bool {
 		scatter = scatter64
 		copy(entry.Bytes(c.scatter()), e.data)
 	}
-	copy(slot.Bytes(60), b[:])
 	last := [4]byte{byte(e.index >> 8), byte(e.index), 0, e.opcode<<4 | scatter | own}
 	if e.solicited {
 		last[3] |= solicitedBit

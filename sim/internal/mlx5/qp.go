@@ -337,14 +337,16 @@ func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
 
 // CompleteSend implements fabric.Queues.
 func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
-	e := cqe{opcode: opReq, uidx: q.cfg.UIndex, wqeOpcode: r.Opcode, qpn: q.Fabric.Num, index: r.Index, bytes: uint32(r.Length)}
-	if st != fabric.Success {
+	if st == fabric.Success && !r.Signaled {
+		return
+	}
+	var e cqe
+	e.opcode, e.uidx, e.wqeOpcode, e.qpn, e.index, e.bytes = opReq, q.cfg.UIndex, r.Opcode, q.Fabric.Num, r.Index, uint32(r.Length)
+	if st == fabric.Success {
+		e.data = r.Data
+	} else {
 		s := syndromes[st]
 		e.opcode, e.syndrome, e.vendor = opReqError, s.code, cmp.Or(r.Vendor, s.requester)
-	} else if !r.Signaled {
-		return
-	} else {
-		e.data = r.Data
 	}
 	q.SendCQ.put(&e)
 }
