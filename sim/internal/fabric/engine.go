@@ -75,14 +75,20 @@ func (f *Fabric) wakeAt(t time.Duration) {
 	}
 }
 
-// How the engine waits when there is nothing to do: it looks again a few times
-// at once, since a program that posts one request after the other is back
-// soon. Then it naps, which beats spinning where cores are few: who sleeps is
-// let in at once when it wakes, ahead of a program that polls its completion
-// queue. Only when nothing has come for a while does it ask to be woken by a
-// doorbell, which costs the program that rings a page fault.
+// How the engine waits when there is nothing to do: it looks again at once for
+// a while, since a program that posts one request after the other is back soon,
+// and after a nap for a moment. Then it naps, which beats looking where cores
+// are few: who sleeps is let in at once when it wakes, ahead of a program that
+// polls its completion queue. An engine that finds while it looks that others
+// wanted its core gives it up early for some time. Only when nothing has come
+// for a while does it ask to be woken by a doorbell, which costs the program
+// that rings a page fault.
 const (
-	eagerLooks = 64
+	eagerness = 50 * time.Microsecond
+	glance    = 5 * time.Microsecond
+	pushedOff = 500 * time.Microsecond // between two looks: others had the core
+	humility  = 100 * time.Millisecond // after that
+
 	firstNap   = 50 * time.Microsecond
 	naps       = 40 // of that length; then they double, each time as many
 	longestNap = 5 * time.Millisecond
@@ -91,13 +97,15 @@ const (
 func (f *Fabric) work() {
 	e := &f.engine
 	defer e.done.Done()
-	looks, napped := 0, 0
+	napped := 0
+	var look looking
 	for !e.stop.Load() {
 		if n, _ := f.Step(); n > 0 {
-			looks, napped = 0, 0
+			napped = 0
+			look.found()
 			continue
 		}
-		if looks++; looks < eagerLooks {
+		if look.again(f.elapsed(), napped > 0) {
 			runtime.Gosched()
 			continue
 		}
@@ -106,17 +114,41 @@ func (f *Fabric) work() {
 		e.asleep.Store(true)
 		heard := napped >= naps && e.wake.Arm()
 		if n, waiting := f.Step(); n > 0 {
-			looks, napped = 0, 0
+			napped = 0
 		} else if !e.stop.Load() {
 			d := f.nap(napped, heard, waiting)
 			e.wake.Sleep(d)
 			if napped++; d < 0 {
 				napped = 0 // whoever rang has more to say
 			}
-			looks = eagerLooks / 2
 		}
+		look.found()
 		e.asleep.Store(false)
 	}
+}
+
+// looking is the engine's looking for something to do.
+type looking struct {
+	since, last time.Duration // the first look that found nothing, and the last
+	humble      time.Duration // until then
+}
+
+// found begins anew.
+func (l *looking) found() { l.since = 0 }
+
+// again reports whether to look again at once after finding nothing.
+func (l *looking) again(now time.Duration, slept bool) bool {
+	if l.since == 0 {
+		l.since, l.last = now, now
+	}
+	if now-l.last > pushedOff {
+		l.humble = now + humility
+	}
+	l.last = now
+	if slept || now < l.humble {
+		return now-l.since < glance
+	}
+	return now-l.since < eagerness
 }
 
 // nap says how long to sleep after so many naps: for ever if that is negative.

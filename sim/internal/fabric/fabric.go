@@ -102,8 +102,10 @@ func (f *Fabric) RemovePoller(p Poller) { f.pollers = remove(f.pollers, p) }
 // Lock takes the lock.
 func (f *Fabric) Lock() {
 	f.mu.Lock()
-	f.clock = time.Since(f.start)
+	f.clock = f.elapsed()
 }
+
+func (f *Fabric) elapsed() time.Duration { return time.Since(f.start) }
 
 // Unlock gives it back.
 func (f *Fabric) Unlock() { f.mu.Unlock() }
