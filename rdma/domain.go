@@ -221,6 +221,9 @@ func (d *Domain) register(op string, r backend.Region, cfg *MemoryConfig, obtain
 		return nil, d.refuse(op, "size", r.Length, fmt.Sprintf("1 to %d bytes", limit))
 	}
 	r.Access = d.access(cfg)
+	if err := d.checkOnDemand(r.Access); err != nil {
+		return nil, opError(op, d.dev.id.name, err)
+	}
 	if _, err := d.acquire(op); err != nil {
 		return nil, err
 	}
@@ -247,7 +250,7 @@ func (d *Domain) register(op string, r backend.Region, cfg *MemoryConfig, obtain
 // registerRegion chooses the RDMA address of host memory and registers it.
 func (d *Domain) registerRegion(r *backend.Region, cfg *MemoryConfig) (backend.Registration, error) {
 	switch {
-	case r.DMABuf >= 0:
+	case r.DMABuf >= 0 || r.DM != nil:
 	case cfg.Access&AccessZeroBased == 0:
 		r.IOVA = uint64(r.Addr)
 	case r.Addr%uintptr(os.Getpagesize()) != 0:
@@ -269,6 +272,14 @@ func (d *Domain) access(cfg *MemoryConfig) Access {
 		access |= AccessRelaxedOrdering
 	}
 	return access
+}
+
+// checkOnDemand refuses paging on demand where the device has none.
+func (d *Domain) checkOnDemand(access Access) error {
+	if access&AccessOnDemand == 0 || d.dev.info.ODP.General&uint64(ibverbs.IBV_ODP_SUPPORT) != 0 {
+		return nil
+	}
+	return fmt.Errorf("access %s: the device's ODP capabilities lack %s: %w", access, ibverbs.IBV_ODP_SUPPORT, errors.ErrUnsupported)
 }
 
 // maxSize returns the most bytes that one registration can have.

@@ -444,6 +444,26 @@ func TestDMABufIsNotMapped(t *testing.T) {
 	}
 }
 
+// What a device says it can't do is refused by the name of what it lacks.
+func TestMemoryOfADeviceThatHasNone(t *testing.T) {
+	f := newFakeFabric()
+	d := f.domain(t, nil)
+	piece := mustAlloc(t, d, 8, nil)
+	defer mustClose(t, piece)
+	for lacks, get := range map[string]func() (*Memory, error){
+		"MaxDMSize of 0":  func() (*Memory, error) { return d.AllocDeviceMemory(8, nil) },
+		"IBV_ODP_SUPPORT": func() (*Memory, error) { return d.Alloc(8, &MemoryConfig{Access: AccessOnDemand}) },
+		"backend":         func() (*Memory, error) { return d.Compose(piece.View()) },
+	} {
+		if m, err := get(); m != nil || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), lacks) {
+			t.Errorf("got %v, %v, want an error with %q", m, err, lacks)
+		}
+	}
+	if len(f.regions) != 1 { // the piece
+		t.Errorf("registered: %v", f.regions)
+	}
+}
+
 func TestMemoryInFlightOutlivesClose(t *testing.T) {
 	f := newFakeFabric()
 	m := mustAlloc(t, f.domain(t, nil), 1<<26, nil)

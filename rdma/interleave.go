@@ -80,9 +80,9 @@ func (d *Domain) interleave(rows int, blocks []Block) (*Memory, error) {
 func (b *Block) check(rows uint64) error {
 	switch {
 	case b.Length < 1:
-		return fmt.Errorf("Length is %d, allowed is 1 or more", b.Length)
+		return fmt.Errorf("a Length of %d, allowed is 1 or more", b.Length)
 	case b.Stride < b.Length:
-		return fmt.Errorf("Stride is %d, allowed is the Length of %d or more", b.Stride, b.Length)
+		return fmt.Errorf("a Stride of %d, allowed is the Length of %d or more", b.Stride, b.Length)
 	}
 	high, end := bits.Mul64(rows-1, uint64(b.Stride))
 	if high != 0 || !within(end, uint64(b.Length), b.View.size) {

@@ -28,9 +28,10 @@ type Memory struct {
 	access             Access
 	mr                 *ibverbs.MR // nil if the backend has no single one
 
-	composite bool   // it is a key for other memory,
-	strided   bool   // and of that some bytes of every so many
-	pieces    []View // what it is made of
+	dm        *ibverbs.DM // of device memory
+	composite bool        // it is a key for other memory,
+	strided   bool        // and of that some bytes of every so many
+	pieces    []View      // what it is made of
 
 	released chan struct{} // closed when the device can no longer reach it
 }
@@ -102,6 +103,7 @@ func newMemory(dom *Domain, r backend.Region, reg backend.Registration, unmap fu
 		rkey:     reg.RKey,
 		access:   r.Access,
 		mr:       reg.MR,
+		dm:       r.DM,
 		released: released,
 	}
 	m.h = handle.New(handle.Spec{

@@ -383,3 +383,28 @@ func usage(t *testing.T) (u processUsage) {
 	u.fds, u.mappings = openFiles(t), strings.Count(string(maps), "\n")
 	return u
 }
+
+// Memory that is paged on demand is registered without being there, and comes
+// when someone uses it.
+func TestMemoryIsPagedOnDemand(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.OnDemandPaging)
+	a, b := newSide(t, name, nil), newSide(t, name, nil)
+	connect(t, a, b)
+	const size = 64 << 30 // more than there is
+	addr, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, unix.MunmapPtr(addr, size)) })
+	m, err := b.dom.RegisterForeign(uintptr(addr), size, &rdma.MemoryConfig{Access: allRemote | rdma.AccessOnDemand})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, m.Close()) })
+	for _, off := range []uint64{0, 40 << 30, size - memSize} {
+		fill(t, a.mem, byte(off>>30+1))
+		check(t, a.qp.Write(deadline(t), a.mem.View(), mustSlice(t, m.Remote(), off, memSize)))
+		same(t, "memory", bytesOf(t, slice(t, m, off, memSize)), contents(t, a.mem))
+	}
+}

@@ -127,6 +127,9 @@ func (v View) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, v.negative(off)
 	}
+	if v.onDevice() {
+		return v.readDevice(p, off)
+	}
 	err = v.Do(func(b []byte) error {
 		if uint64(off) < v.size {
 			n = copy(p, b[off:])
@@ -147,6 +150,9 @@ func (v View) WriteAt(p []byte, off int64) (n int, err error) {
 	}
 	if !within(uint64(off), uint64(len(p)), v.size) {
 		return 0, v.rangeError("access", uint64(off), uint64(len(p)))
+	}
+	if v.onDevice() {
+		return v.writeDevice(p, off)
 	}
 	err = v.Do(func(b []byte) error {
 		n = copy(b[off:], p)
@@ -177,11 +183,8 @@ func (v View) String() string {
 
 // acquire pins the memory and returns the bytes of v.
 func (v View) acquire(op string) ([]byte, error) {
-	if v.mem == nil {
-		return nil, opError(op, "", os.ErrClosed)
-	}
-	if err := v.mem.pin(1); err != nil {
-		return nil, opError(op, v.mem.device, err)
+	if err := v.pin(op); err != nil {
+		return nil, err
 	}
 	if !v.mapped() {
 		v.mem.unpin(1)
@@ -190,11 +193,22 @@ func (v View) acquire(op string) ([]byte, error) {
 	return bytesAt(v.Addr(), v.size), nil
 }
 
+// pin pins the memory; v.mem.unpin ends that.
+func (v View) pin(op string) error {
+	if v.mem == nil {
+		return opError(op, "", os.ErrClosed)
+	}
+	return opError(op, v.mem.device, v.mem.pin(1))
+}
+
 // expose keeps the memory from the collector for good.
 func (v View) expose() {
 	v.mem.h.Keep()
 	runtime.KeepAlive(v.mem)
 }
+
+// onDevice tells whether the device itself has the bytes.
+func (v View) onDevice() bool { return v.mem != nil && v.mem.dm != nil }
 
 // mapped tells whether this process can reach the bytes.
 func (v View) mapped() bool { return v.mem != nil && v.mem.vaddr != 0 }

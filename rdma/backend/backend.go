@@ -76,14 +76,15 @@ type SRDDomain interface {
 }
 
 // Region is memory to be registered: Length bytes from Addr, or from Offset of
-// the DMA-buf DMABuf.
+// the DMA-buf DMABuf or of the device's own memory DM.
 type Region struct {
 	Addr   uintptr // 0 for a DMA-buf
 	Length uint64
-	IOVA   uint64 // the RDMA address that is asked for; Addr for the usual one
-	DMABuf int    // a file descriptor, −1 for none
-	Offset uint64 // where the region begins in the DMA-buf
-	Access Access // without AccessZeroBased, which IOVA 0 says
+	IOVA   uint64      // the RDMA address that is asked for; Addr for the usual one
+	DMABuf int         // a file descriptor, −1 for none
+	DM     *ibverbs.DM // of which RDMA addresses count from 0; nil for none
+	Offset uint64      // where the region begins in the DMA-buf or DM
+	Access Access      // without AccessZeroBased, which IOVA 0 says
 }
 
 // Registration is memory that a device reaches.

@@ -26,12 +26,15 @@ func NewStandardDomain(ctx *ibverbs.Context, pd *ibverbs.PD) *StandardDomain {
 //
 //	struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 //	struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+//	struct ibv_mr *ibv_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset, size_t length, unsigned int access)
 //	struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
 func (d *StandardDomain) Register(r Region) (Registration, error) {
 	var mr *ibverbs.MR
 	var err error
 	addr, access := capi.Addr(r.Addr), ibverbs.AccessFlags(r.Access)
 	switch {
+	case r.DM != nil:
+		mr, err = ibverbs.RegDMMR(d.pd, r.DM, r.Offset, r.Length, access|ibverbs.IBV_ACCESS_ZERO_BASED)
 	case r.DMABuf >= 0:
 		mr, err = ibverbs.RegDMABufMR(d.pd, r.Offset, r.Length, r.IOVA, int32(r.DMABuf), access)
 	case r.IOVA == uint64(r.Addr):
