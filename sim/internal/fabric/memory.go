@@ -50,6 +50,7 @@ type MR struct {
 	// nothing can use it; a peer may be allowed to make it so.
 	Indirect      bool
 	Pieces        []SGE
+	MaxPieces     int // that it has room for
 	Free          bool
 	Window        bool // a memory window: binding it needs a right of what it is bound to
 	MayInvalidate bool

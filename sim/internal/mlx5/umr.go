@@ -78,8 +78,11 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 		return false
 	}
 	if mask&umrLen != 0 {
-		length := be.Uint64(context[24:])
-		pieces, ok := q.pieces(wqe[umrPieces:], length, flags&umrInline != 0, int(be.Uint16(wqe[umrControl+4:])))
+		length, n := be.Uint64(context[24:]), int(be.Uint16(wqe[umrControl+4:]))
+		if n > m.MaxPieces {
+			return false
+		}
+		pieces, ok := q.pieces(wqe[umrPieces:], length, flags&umrInline != 0, n)
 		if !ok {
 			return false
 		}

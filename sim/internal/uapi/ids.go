@@ -212,6 +212,14 @@ const (
 	AttrMlx5DEVXOut    = driverNamespace + 2
 )
 
+// Raw commands to mlx5's firmware that make nothing.
+const (
+	MethodMlx5General = driverNamespace
+
+	AttrMlx5GeneralIn  = driverNamespace
+	AttrMlx5GeneralOut = driverNamespace + 1
+)
+
 // Commands that were once written to the device and now travel in
 // MethodInvokeWrite (enum ib_uverbs_write_cmds).
 const (

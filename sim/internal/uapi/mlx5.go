@@ -85,6 +85,34 @@ type Mlx5CreateMKey struct {
 	Octwords [4]byte // how many pieces there may be
 }
 
+// Mlx5Refusal begins the firmware's answer to a command.
+type Mlx5Refusal struct {
+	_        structs.HostLayout
+	Status   uint8
+	_        [3]byte
+	Syndrome [4]byte
+}
+
+// Mlx5QueryHCACap is the firmware's command QUERY_HCA_CAP.
+type Mlx5QueryHCACap struct {
+	_      structs.HostLayout
+	Opcode [2]byte
+	_      [4]byte
+	OpMod  [2]byte // twice the page, and a bit
+	_      [8]byte
+}
+
+// Mlx5QueryHCACapOut is the command's answer.
+type Mlx5QueryHCACapOut struct {
+	_ structs.HostLayout
+	Mlx5Refusal
+	_    [8]byte
+	Caps [4096]byte
+}
+
+// Mlx5OpQueryHCACap is the opcode of Mlx5QueryHCACap.
+const Mlx5OpQueryHCACap = 0x100
+
 // Values of Mlx5CreateMKey.
 const (
 	Mlx5OpCreateMKey = 0x200

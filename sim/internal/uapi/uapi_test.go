@@ -35,6 +35,8 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"mlx5_ib_alloc_ucontext_resp", unsafe.Sizeof(Mlx5ContextResp{}), 72},
 		{"mlx5_ib_query_device_resp", unsafe.Sizeof(Mlx5QueryDeviceResp{}), 104},
 		{"create_mkey_in up to translations_octword_size", unsafe.Sizeof(Mlx5CreateMKey{}), 16 + 56},
+		{"query_hca_cap_in", unsafe.Sizeof(Mlx5QueryHCACap{}), 16},
+		{"query_hca_cap_out", unsafe.Sizeof(Mlx5QueryHCACapOut{}), 16 + 0x8000/8},
 		{"create_mkey_out", unsafe.Sizeof(Mlx5CreateMKeyOut{}), 16},
 		{"mlx5_ib_create_cq", unsafe.Sizeof(Mlx5CreateCQ{}), 32},
 		{"mlx5_ib_resize_cq", unsafe.Sizeof(Mlx5ResizeCQ{}), 16},

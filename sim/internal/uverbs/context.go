@@ -235,6 +235,7 @@ func init() {
 
 		{uapi.ObjectMlx5DEVXObj, uapi.MethodMlx5DEVXCreate, 0}:  {"devx_create", (*Context).createDEVX, nil},
 		{uapi.ObjectMlx5DEVXObj, uapi.MethodMlx5DEVXDestroy, 0}: {"devx_destroy", (*Context).destroyDEVX, nil},
+		{uapi.ObjectMlx5DEVX, uapi.MethodMlx5General, 0}:        {"devx_general", (*Context).generalDEVX, nil},
 		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARAlloc, 0}:        {"alloc_uar", (*Context).allocUAR, nil},
 		{uapi.ObjectMlx5UAR, uapi.MethodMlx5UARDestroy, 0}:      {"free_uar", (*Context).freeUAR, nil},
 	}

@@ -27,8 +27,8 @@ func (m *dm) destroy(c *Context) {
 }
 
 const (
-	plainMemory   = 0  // the type that is not the steering's
-	dmUnit        = 64 // bytes, of which lengths are rounded up to multiples
+	plainMemory   = 0 // the type that is not the steering's
+	dmLogUnit     = 6 // of bytes
 	dmLogMaxAlign = 12
 )
 

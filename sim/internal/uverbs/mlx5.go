@@ -3,7 +3,6 @@
 package uverbs
 
 import (
-	"encoding/binary"
 	"syscall"
 	"unsafe"
 
@@ -231,53 +230,12 @@ func (c *Context) freeUAR(r *uapi.Request) error {
 	return err
 }
 
-// createDEVX passes a command to the firmware. The only one that it knows makes
-// an indirect memory key.
-func (c *Context) createDEVX(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
-	in := uapi.In[uapi.Mlx5CreateMKey](r, uapi.AttrMlx5DEVXIn)
-	be := binary.BigEndian
-	if be.Uint16(in.Opcode[:]) != uapi.Mlx5OpCreateMKey {
-		return syscall.EOPNOTSUPP
-	}
-	p, err := c.pdOf(be.Uint32(in.FlagsPD[:]) & 0xffffff)
-	if err != nil {
-		return err
-	}
-	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Key: uint32(in.KeyByte[3]), Indirect: true, IOVA: be.Uint64(in.Start[:]), Len: be.Uint64(in.Len[:]),
-		Free: in.Flags[0]&uapi.Mlx5MKeyFree != 0, MayInvalidate: in.FlagsPD[0]&uapi.Mlx5MKeyRInval != 0}}
-	if err := c.device.AddMR(m.MR, true); err != nil {
-		return err
-	}
-	var out uapi.Mlx5CreateMKeyOut
-	be.PutUint32(out.MKeyIndex[:], m.Key>>8)
-	uapi.Out(r, uapi.AttrMlx5DEVXOut, out)
-	r.SetHandle(uapi.AttrMlx5DEVXHandle, c.objects.add(m))
-	return nil
-}
-
-// pdOf returns the protection domain that the device has by that number.
-func (c *Context) pdOf(number uint32) (*pd, error) {
-	for _, o := range c.objects.objects {
-		if p, ok := o.(*pd); ok && p.Num == number {
-			return p, nil
-		}
-	}
-	return nil, syscall.EINVAL
-}
-
-func (c *Context) destroyDEVX(r *uapi.Request) error {
-	h, _ := r.Handle(uapi.AttrMlx5DEVXHandle)
-	_, err := take[*mr](c, h)
-	return err
-}
-
 // Types of memory windows.
 const (
 	window1 = 1
 	window2 = 2
+
+	windowPieces = 4 // of which one is used
 )
 
 // allocMW makes a memory window: an indirect key that requests bind.
@@ -290,7 +248,7 @@ func (c *Context) allocMW(r *uapi.Request) error {
 	if err != nil || in.Type != window1 && in.Type != window2 {
 		return syscall.EINVAL
 	}
-	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Indirect: true, Window: true, Free: true, MayInvalidate: in.Type == window2}}
+	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Indirect: true, MaxPieces: windowPieces, Window: true, Free: true, MayInvalidate: in.Type == window2}}
 	h, err := c.addMR(m)
 	if err != nil {
 		return err
