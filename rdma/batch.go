@@ -20,14 +20,36 @@ import (
 // may be filled and posted concurrently; their requests are posted whole
 // batches one after the other unless the queue is full. A batch that is kept
 // and filled again allocates nothing.
+//
+// Where the queue pair has no connection, To says where requests go.
 type Batch struct {
-	qp   *QP
+	lane
 	reqs requests
 	err  error
 }
 
+// lane is where requests go: a queue pair, and one of its peers if it has no
+// connection.
+type lane struct {
+	q     *queuePair
+	owner any // the QP or DatagramQP, which is not closed by its guard meanwhile
+	to    *peer
+}
+
 // Batch returns an empty batch.
-func (qp *QP) Batch() *Batch { return &Batch{qp: qp} }
+func (qp *QP) Batch() *Batch { return &Batch{lane: qp.lane()} }
+
+func (qp *QP) lane() lane { return lane{q: qp.q, owner: qp} }
+
+// To sets the destination of the requests that are added from here on. It is for
+// queue pairs without a connection, and they need it.
+func (b *Batch) To(peer *Peer) *Batch {
+	b.to = nil
+	if peer != nil {
+		b.to = peer.p
+	}
+	return b
+}
 
 // Write adds a write of view into the beginning of remote, which is at least as
 // large.
@@ -120,7 +142,7 @@ func (b *Batch) CompareSwap(view View, remote Remote, compare, swap, token uint6
 // Len returns how many requests are in the batch.
 func (b *Batch) Len() int { return b.reqs.len() }
 
-// Reset empties the batch, and forgets the mistake in it.
+// Reset empties the batch, and forgets the mistake in it. The destination stays.
 func (b *Batch) Reset() {
 	b.reqs.reset()
 	b.err = nil
@@ -146,7 +168,7 @@ func (b *Batch) Reset() {
 //	int ibv_wr_complete(struct ibv_qp_ex *qp);
 //	int ibv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 func (b *Batch) Post() (int, error) {
-	q := b.qp.q
+	q := b.q
 	if q.private != nil {
 		return 0, opError("post_send", q.device, errDriven)
 	}
@@ -158,7 +180,7 @@ func (b *Batch) Post() (int, error) {
 // closed. Somebody must poll the completion queue meanwhile. What there is room for
 // is posted in any case.
 func (b *Batch) PostWait(ctx context.Context) (int, error) {
-	q := b.qp.q
+	q := b.q
 	if q.private != nil {
 		return 0, opError("post_send", q.device, errDriven)
 	}
@@ -169,18 +191,18 @@ func (b *Batch) post() (int, error) {
 	if b.err != nil || b.reqs.len() == 0 {
 		return 0, b.err
 	}
-	q := b.qp.q
+	q := b.q
 	if err := q.acquire("post_send"); err != nil {
 		return 0, err
 	}
-	defer b.qp.release()
+	defer q.h.Release()
 	n, err := q.sq.post(&b.reqs)
 	b.reqs.drop(n)
 	return n, err
 }
 
 func (b *Batch) postWait(ctx context.Context) (int, error) {
-	return b.qp.q.postWait(ctx, &b.qp.q.sq, b.post)
+	return b.q.postWait(ctx, &b.q.sq, b.post)
 }
 
 // postWait calls post until it accepts everything or fails for another reason
@@ -216,13 +238,13 @@ func (q *queuePair) postWait(ctx context.Context, wq *workQueue, post func() (in
 // [Batch] does for send requests. Each takes one message, or one write with
 // immediate data.
 type RecvBatch struct {
-	qp   *QP
+	lane
 	reqs requests
 	err  error
 }
 
 // RecvBatch returns an empty batch of receives.
-func (qp *QP) RecvBatch() *RecvBatch { return &RecvBatch{qp: qp} }
+func (qp *QP) RecvBatch() *RecvBatch { return &RecvBatch{lane: qp.lane()} }
 
 // Recv adds a receive into view, which needs local write access.
 func (b *RecvBatch) Recv(view View, token uint64) *RecvBatch {
@@ -255,7 +277,7 @@ func (b *RecvBatch) Reset() {
 //
 //	int ibv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 func (b *RecvBatch) Post() (int, error) {
-	q := b.qp.q
+	q := b.q
 	if q.private != nil {
 		return 0, opError("post_recv", q.device, errDriven)
 	}
@@ -265,7 +287,7 @@ func (b *RecvBatch) Post() (int, error) {
 // PostWait is Post that waits for room in the queue, as [Batch.PostWait] does.
 // Somebody must poll the completion queue meanwhile.
 func (b *RecvBatch) PostWait(ctx context.Context) (int, error) {
-	q := b.qp.q
+	q := b.q
 	if q.private != nil {
 		return 0, opError("post_recv", q.device, errDriven)
 	}
@@ -276,11 +298,11 @@ func (b *RecvBatch) post() (int, error) {
 	if b.err != nil || b.reqs.len() == 0 {
 		return 0, b.err
 	}
-	q := b.qp.q
+	q := b.q
 	if err := q.acquire("post_recv"); err != nil {
 		return 0, err
 	}
-	defer b.qp.release()
+	defer q.h.Release()
 	n, err := q.rq.post(&b.reqs)
 	b.reqs.drop(n)
 	return n, err
@@ -290,8 +312,13 @@ func (b *RecvBatch) add(token, size uint64, views ...View) *RecvBatch {
 	if b.err != nil {
 		return b
 	}
+	q := b.q
 	b.reqs.begin(OpRecv, token)
-	if err := b.reqs.attach(b.qp.q, b.qp.q.rq.limits.maxSGE, size, views...); err != nil {
+	err := b.reqs.attach(q, q.rq.limits.maxSGE, min(size, q.maxRecv), views...)
+	if err == nil {
+		err = q.checkRecv(size)
+	}
+	if err != nil {
 		b.reqs.undo()
 		b.err = &RequestError{Index: b.reqs.len(), Opcode: OpRecv, Err: err}
 	}
@@ -335,33 +362,53 @@ func (b *Batch) add(code Opcode, token, size uint64, remote Remote, views ...Vie
 	if b.err != nil {
 		return b
 	}
-	q := b.qp.q
-	if size > remote.Size {
-		return b.fail(code, errTooSmall("the remote memory", remote.Size, size))
+	if err := b.begin(code, token, size, remote); err != nil {
+		return b.fail(code, err)
 	}
-	r := b.reqs.begin(code, token)
-	r.remote, r.rkey = remote.Addr, remote.RKey
-	err := b.reqs.attach(q, q.sq.limits.maxSGE, size, views...)
-	if err == nil && size > uint64(q.cfg.MaxMessage) {
-		err = fmt.Errorf("%d bytes, a request moves at most %d", size, q.cfg.MaxMessage)
-	}
-	if err != nil {
+	if err := b.reqs.attach(b.q, b.q.sq.limits.maxSGE, size, views...); err != nil {
 		b.reqs.undo()
 		return b.fail(code, err)
 	}
 	return b
 }
 
+// begin adds a request that moves size bytes, and nothing if it can't be made.
+func (b *Batch) begin(code Opcode, token, size uint64, remote Remote) error {
+	if err := b.check(code); err != nil {
+		return err
+	}
+	if size > remote.Size {
+		return errTooSmall("the remote memory", remote.Size, size)
+	}
+	if most := b.q.maxMessage(code); size > most {
+		return fmt.Errorf("%d bytes, a %s moves at most %d", size, code, most)
+	}
+	r := b.reqs.begin(code, token)
+	r.to, r.remote, r.rkey = b.to, remote.Addr, remote.RKey
+	return nil
+}
+
+// check says why requests of a kind can't go where the lane leads.
+func (l lane) check(code Opcode) error {
+	switch {
+	case l.q.qpType.connected() && l.to != nil:
+		return errors.New("the queue pair is connected, and has no other destination")
+	case !l.q.qpType.connected() && l.to == nil:
+		return errors.New("the request has no destination: call To first")
+	case l.to != nil && l.to.q != l.q:
+		return errors.New("the peer is one of another queue pair")
+	}
+	return l.q.can(code)
+}
+
 func (b *Batch) addInline(code Opcode, data []byte, remote Remote, token uint64) *Batch {
 	if b.err != nil {
 		return b
 	}
-	if size := uint64(len(data)); size > remote.Size {
-		return b.fail(code, errTooSmall("the remote memory", remote.Size, size))
+	if err := b.begin(code, token, uint64(len(data)), remote); err != nil {
+		return b.fail(code, err)
 	}
-	r := b.reqs.begin(code, token)
-	r.remote, r.rkey = remote.Addr, remote.RKey
-	if err := b.reqs.attachInline(data, b.qp.q.sq.limits.maxInline); err != nil {
+	if err := b.reqs.attachInline(data, b.q.sq.limits.maxInline); err != nil {
 		b.reqs.undo()
 		return b.fail(code, err)
 	}

@@ -112,7 +112,7 @@ func TestBatchRefusesMistakes(t *testing.T) {
 	}{
 		{"too many pieces", func(b *rdma.Batch) { b.WriteV(views(caps.MaxSendSGE+1), remote, 1) }, rdma.ErrTooManySGE, fmt.Sprint(caps.MaxSendSGE)},
 		{"inline too long", func(b *rdma.Batch) { b.SendInline(make([]byte, caps.MaxInline+1), 1) }, rdma.ErrInlineTooLong, fmt.Sprint(caps.MaxInline)},
-		{"message too long", func(b *rdma.Batch) { b.Send(slice(t, a.mem, 0, 8193), 1) }, nil, "8193 bytes, a request moves at most 8192"},
+		{"message too long", func(b *rdma.Batch) { b.Send(slice(t, a.mem, 0, 8193), 1) }, nil, "8193 bytes, a send moves at most 8192"},
 		{"write beyond the end", func(b *rdma.Batch) { b.Write(slice(t, a.mem, 0, 9), mustSlice(t, remote, 0, 8), 1) }, nil, "remote memory has 8 bytes, 9 are needed"},
 		{"read beyond the view", func(b *rdma.Batch) { b.Read(slice(t, a.mem, 0, 8), mustSlice(t, remote, 0, 9), 1) }, nil, "the view has 8 bytes, 9 are needed"},
 		{"unaligned atomic", func(b *rdma.Batch) { b.FetchAdd(slice(t, a.mem, 0, 8), mustSlice(t, remote, 12, 8), 1, 1) }, nil, "not a multiple of 8"},

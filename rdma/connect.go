@@ -10,13 +10,16 @@ import (
 // Endpoint returns what a peer must know to connect to the queue pair. It is
 // the same at every call, and an error once the queue pair is closed.
 func (qp *QP) Endpoint() (Endpoint, error) {
-	q := qp.q
+	return qp.q.endpoint()
+}
+
+func (q *queuePair) endpoint() (Endpoint, error) {
 	if err := q.acquire("query_qp"); err != nil {
 		return Endpoint{}, err
 	}
-	defer qp.release()
+	defer q.h.Release()
 	return Endpoint{
-		QPN: q.num, PSN: q.psn, LID: q.lid, GID: q.gid.GID, GIDType: q.gid.Type,
+		Type: q.qpType, QPN: q.num, QKey: q.qkey, PSN: q.psn, LID: q.lid, GID: q.gid.GID, GIDType: q.gid.Type,
 		LinkLayer: q.link, MTU: q.cfg.PathMTU,
 		MaxReadDepth: q.cfg.MaxReadDepth, MaxReadDepthTarget: q.cfg.MaxReadDepthTarget,
 	}, nil
@@ -54,6 +57,9 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 	}
 	if err := peer.validate(); err != nil { // it may not have come from a decoder
 		return err
+	}
+	if peer.Type != 0 && peer.Type != q.qpType {
+		return opError("modify_qp", q.device, fmt.Errorf("%w: the peer's queue pair is of type %s, this one of type %s", syscall.EINVAL, peer.Type, q.qpType))
 	}
 	now, err := q.query()
 	if err != nil {
@@ -128,7 +134,7 @@ func negotiate(cfg Config, port *PortInfo, gid GIDEntry, peer Endpoint) (link, e
 	if mtuCode(peer.MTU) == 0 {
 		return link{}, fmt.Errorf("the peer's MTU is %d, want 256, 512, 1024, 2048 or 4096", int(peer.MTU))
 	}
-	global := port.LinkLayer == LinkLayerEthernet || port.GRHRequired || otherSubnet(gid.GID, peer.GID)
+	global := port.LinkLayer != LinkLayerInfiniBand || port.GRHRequired || otherSubnet(gid.GID, peer.GID)
 	if global && peer.GID.IsZero() {
 		return link{}, fmt.Errorf("the peer has no GID, which is needed on this port")
 	}

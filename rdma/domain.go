@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"sync"
 
 	"github.com/goverbs/goverbs/internal/handle"
 	"github.com/goverbs/goverbs/rdma/backend"
@@ -20,6 +21,9 @@ type Domain struct {
 	name string
 	pd   *ibverbs.PD
 	be   backend.Domain
+
+	ahMu sync.Mutex
+	ahs  map[Path]*addressHandle // those that peers use
 }
 
 // pds is what domains need of the library.

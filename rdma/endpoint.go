@@ -12,9 +12,10 @@ import (
 // [Exchange] or any other way. Decoding checks every number, so that what came
 // from a peer can be given to [QP.Connect].
 type Endpoint struct {
+	Type QPType // of the queue pair; 0 if it is not said
 	QPN  uint32 // number of the queue pair, 24 bits
 	PSN  uint32 // first packet sequence number it sends, 24 bits
-	QKey uint32 // key of its datagrams; 0 for connected types
+	QKey uint32 // that those who send to it must know; 0 for connected types
 
 	LID     uint16  // address in an InfiniBand subnet; 0 on RoCE
 	GID     GID     // global address; may be zero within an InfiniBand subnet
@@ -41,6 +42,8 @@ func (e Endpoint) validate() error {
 	}
 	managed := e.LinkLayer != LinkLayerUnspecified // by InfiniBand's rules
 	switch {
+	case e.Type > DCTarget:
+		return bad("type", uint8(e.Type), fmt.Sprintf("0 to %d", DCTarget))
 	case e.QPN > max24Bits || managed && e.QPN < firstQPN:
 		return bad("QPN", e.QPN, fmt.Sprintf("%d to %d", firstQPN, max24Bits))
 	case e.PSN > max24Bits:
@@ -90,7 +93,7 @@ const (
 //	byte  36     MTU: 1 to 5 for 256 to 4096 bytes
 //	byte  37     MaxReadDepth
 //	byte  38     MaxReadDepthTarget
-//	byte  39     0
+//	byte  39     type: 0 not said, 1 RC, 2 UD, 3 SRD, 4 DC initiator, 5 DC target
 //
 // It fails for an e that [Endpoint.UnmarshalBinary] would refuse. It implements
 // [encoding.BinaryAppender].
@@ -106,7 +109,7 @@ func (e Endpoint) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint16(b, e.LID)
 	b = append(b, byte(e.LinkLayer), byte(e.GIDType))
 	b = append(b, e.GID[:]...)
-	return append(b, byte(mtuCode(e.MTU)), byte(e.MaxReadDepth), byte(e.MaxReadDepthTarget), 0), nil
+	return append(b, byte(mtuCode(e.MTU)), byte(e.MaxReadDepth), byte(e.MaxReadDepthTarget), byte(e.Type)), nil
 }
 
 // MarshalBinary implements [encoding.BinaryMarshaler] by [Endpoint.AppendBinary].
@@ -120,9 +123,6 @@ func (e Endpoint) MarshalBinary() ([]byte, error) {
 func (e *Endpoint) UnmarshalBinary(data []byte) error {
 	if err := checkHeader(data, endpointKind, endpointVersion, endpointLen); err != nil {
 		return decodeError("endpoint", err)
-	}
-	if data[39] != 0 {
-		return decodeError("endpoint", fmt.Errorf("byte 39 is %d, want 0", data[39]))
 	}
 	mtu := mtuOf(data[36])
 	if mtu == 0 {
@@ -139,6 +139,7 @@ func (e *Endpoint) UnmarshalBinary(data []byte) error {
 		MTU:                mtu,
 		MaxReadDepth:       int(data[37]),
 		MaxReadDepthTarget: int(data[38]),
+		Type:               QPType(data[39]),
 	}
 	if err := decoded.validate(); err != nil {
 		return err
@@ -150,6 +151,7 @@ func (e *Endpoint) UnmarshalBinary(data []byte) error {
 // endpointJSON is the JSON form of an Endpoint.
 type endpointJSON struct {
 	Version            int     `json:"version"`
+	Type               string  `json:"type,omitempty"`
 	QPN                *uint32 `json:"qpn"`
 	PSN                *uint32 `json:"psn"`
 	QKey               uint32  `json:"qkey,omitempty"`
@@ -163,7 +165,7 @@ type endpointJSON struct {
 }
 
 // MarshalJSON returns e as an object with one member for each field, as in
-// {"version":1,"qpn":17,"psn":4711,"gid":"::ffff:10.0.0.1","gidType":"RoCE v2","linkLayer":"Ethernet","mtu":1024,"maxReadDepth":16,"maxReadDepthTarget":16}.
+// {"version":1,"type":"RC","qpn":17,"psn":4711,"gid":"::ffff:10.0.0.1","gidType":"RoCE v2","linkLayer":"Ethernet","mtu":1024,"maxReadDepth":16,"maxReadDepthTarget":16}.
 // It fails for an e that [Endpoint.UnmarshalJSON] would refuse.
 func (e Endpoint) MarshalJSON() ([]byte, error) {
 	if err := e.validate(); err != nil {
@@ -182,6 +184,9 @@ func (e Endpoint) MarshalJSON() ([]byte, error) {
 	}
 	if !e.GID.IsZero() {
 		j.GID, j.GIDType = &e.GID, e.GIDType.String()
+	}
+	if e.Type != 0 {
+		j.Type = e.Type.String()
 	}
 	return json.Marshal(j)
 }
@@ -202,8 +207,11 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		return decodeError("endpoint", fmt.Errorf("the link layer %q is not known", j.LinkLayer))
 	case j.GIDType != "" && gidTypeOf(j.GIDType) == 0:
 		return decodeError("endpoint", fmt.Errorf("the GID type %q is not known", j.GIDType))
+	case j.Type != "" && qpTypeOf(j.Type) == 0:
+		return decodeError("endpoint", fmt.Errorf("the type %q is not known", j.Type))
 	}
 	decoded := Endpoint{
+		Type:               qpTypeOf(j.Type),
 		QPN:                *j.QPN,
 		PSN:                *j.PSN,
 		QKey:               j.QKey,
@@ -227,20 +235,23 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 // linkLayerOf returns the link layer with the given name, unspecified if there
 // is none.
 func linkLayerOf(name string) LinkLayer {
-	for _, l := range []LinkLayer{LinkLayerInfiniBand, LinkLayerEthernet} {
-		if l.String() == name {
-			return l
-		}
-	}
-	return LinkLayerUnspecified
+	return called(name, LinkLayerInfiniBand, LinkLayerEthernet)
 }
 
 // gidTypeOf returns the GID type with the given name, zero if there is none.
 func gidTypeOf(name string) GIDType {
-	for _, t := range []GIDType{GIDTypeIB, GIDTypeRoCEv1, GIDTypeRoCEv2} {
-		if t.String() == name {
-			return t
+	return called(name, GIDTypeIB, GIDTypeRoCEv1, GIDTypeRoCEv2)
+}
+
+// qpTypeOf returns the type with the given name, zero if there is none.
+func qpTypeOf(name string) QPType { return called(name, RC, UD, SRD, DCInitiator, DCTarget) }
+
+// called returns the value whose String is name, the zero value if there is none.
+func called[T fmt.Stringer](name string, values ...T) (v T) {
+	for _, v := range values {
+		if v.String() == name {
+			return v
 		}
 	}
-	return 0
+	return v
 }

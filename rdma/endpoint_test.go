@@ -9,7 +9,7 @@ import (
 )
 
 var testEndpoint = Endpoint{
-	QPN: 0x112233, PSN: 0xa1b2c3, QKey: 0x80010000,
+	Type: SRD, QPN: 0x112233, PSN: 0xa1b2c3, QKey: 0x80010000,
 	LID: 0x1234, LinkLayer: LinkLayerInfiniBand,
 	GID: GID{0xfe, 0x80, 15: 0x01}, GIDType: GIDTypeIB,
 	MTU: MTU4096, MaxReadDepth: 16, MaxReadDepthTarget: 255,
@@ -17,7 +17,7 @@ var testEndpoint = Endpoint{
 
 func TestEndpointGoldenBytes(t *testing.T) {
 	golden := "52444501" + "00112233" + "00a1b2c3" + "80010000" + "1234" + "01" + "01" +
-		"fe800000000000000000000000000001" + "05" + "10" + "ff" + "00"
+		"fe800000000000000000000000000001" + "05" + "10" + "ff" + "03"
 	data, err := testEndpoint.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +59,7 @@ func TestEndpointNamesTheFieldThatIsWrong(t *testing.T) {
 		edit func(*Endpoint)
 		want string
 	}{
+		{func(e *Endpoint) { e.Type = 6 }, "type is 6, allowed is 0 to 5"},
 		{func(e *Endpoint) { e.QPN = 1 << 24 }, "QPN is 16777216, allowed is 2 to 16777215"},
 		{func(e *Endpoint) { e.QPN = 1 }, "QPN is 1, allowed is 2 to 16777215"},
 		{func(e *Endpoint) { e.PSN = 1 << 24 }, "PSN is 16777216, allowed is 0 to 16777215"},
@@ -108,7 +109,7 @@ func TestEndpointRefusesWhatIsNotOne(t *testing.T) {
 		"GID type":      {with(19, 4), "GID type is 4"},
 		"MTU 0":         {with(36, 0), "MTU has code 0, allowed is 1 to 5"},
 		"MTU 6":         {with(36, 6), "MTU has code 6, allowed is 1 to 5"},
-		"reserved":      {with(39, 1), "byte 39 is 1, want 0"},
+		"type":          {with(39, 6), "type is 6, allowed is 0 to 5"},
 	} {
 		e := Endpoint{QPN: 7}
 		if err := e.UnmarshalBinary(tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {

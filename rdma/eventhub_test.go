@@ -42,7 +42,7 @@ func hubWithQueues(t *testing.T, driven bool) (*eventHub, *queuePair, *completio
 func TestBreakdownReachesOperations(t *testing.T) {
 	for _, e := range []EventType{EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCQErr, EventDeviceFatal} {
 		hub, q, c := hubWithQueues(t, true)
-		op := &Op{qp: &QP{q}, o: &operation{code: OpWrite, done: make(chan struct{})}}
+		op := &Op{lane: lane{q: q}, o: &operation{code: OpWrite, done: make(chan struct{})}}
 		waited := make(chan error)
 		go func() { waited <- op.Wait(context.Background()) }()
 		hub.deliver(Event{Type: e}, q, c)

@@ -39,7 +39,8 @@ func fakeQueuePair(tb testing.TB, cfg Config, extended bool) (*QP, *CQ, View, *f
 	}
 	c.h = handle.New(handle.Spec{Kind: "CQ"})
 	dom := new(Domain)
-	q := &queuePair{hub: c.hub, dom: dom, device: "fake0", cfg: cfg, raw: p.QP(), num: 17, broken: make(chan struct{})}
+	q := &queuePair{qpType: RC, ops: RC.sendOps(true), hub: c.hub, dom: dom, device: "fake0", cfg: cfg, raw: p.QP(), num: 17, broken: make(chan struct{})}
+	q.limitMessages(new(PortInfo))
 	q.cap = QPCap{MaxSendWR: cfg.MaxSendWR, MaxSendSGE: cfg.MaxSendSGE, MaxInline: cfg.MaxInline}
 	if extended {
 		q.ex = p.QPEx()

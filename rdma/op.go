@@ -14,8 +14,8 @@ import (
 // operation goes on all the same, and if it fails, so does the queue pair, see
 // [QP.Err].
 type Op struct {
-	qp *QP // which stays open for as long as somebody waits
-	o  *operation
+	lane // whose queue pair stays open for as long as somebody waits
+	o    *operation
 }
 
 // operation is the inner side of an Op, which its requests in flight hold.
@@ -40,7 +40,7 @@ func (op *Op) Done() <-chan struct{} { return op.o.done }
 // told of it.
 func (op *Op) Wait(ctx context.Context) error {
 	defer runtime.KeepAlive(op) // or the queue pair could be collected under us
-	o, q := op.o, op.qp.q
+	o, q := op.o, op.q
 	if !o.ended() {
 		q.private.collect() // sooner than the dispatcher, perhaps
 	}
@@ -91,17 +91,17 @@ func (o *operation) finish(wc *WC) {
 }
 
 // start returns an operation of that many parts, unless ctx has ended.
-func (qp *QP) start(ctx context.Context, code Opcode, parts int64) (*Op, error) {
+func (l lane) start(ctx context.Context, code Opcode, parts int64) (*Op, error) {
 	err := ctx.Err()
-	if qp.q.private == nil {
+	if l.q.private == nil {
 		err = errNotDriven
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, qp.q.device, qp.q.num, err)
+		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, l.q.device, l.q.num, err)
 	}
 	o := &operation{code: code, done: make(chan struct{})}
 	o.left.Store(parts)
-	return &Op{qp, o}, nil
+	return &Op{l, o}, nil
 }
 
 var errNotDriven = errors.New("completions of this queue pair go to the caller's CQ: use Batch")
@@ -114,7 +114,7 @@ var errNotDriven = errors.New("completions of this queue pair go to the caller's
 // Any size is possible: what is more than Config.MaxMessage is split. So are
 // StartRead and StartWriteImm.
 func (qp *QP) StartWrite(ctx context.Context, view View, remote Remote) (*Op, error) {
-	return qp.transfer(ctx, OpWrite, view, remote, view.size, 0)
+	return qp.lane().transfer(ctx, OpWrite, view, remote, view.size, 0)
 }
 
 // Write is StartWrite and Wait.
@@ -125,7 +125,7 @@ func (qp *QP) Write(ctx context.Context, view View, remote Remote) error {
 // StartWriteImm begins a write that at its end uses up a receive of the peer,
 // to report imm.
 func (qp *QP) StartWriteImm(ctx context.Context, view View, remote Remote, imm uint32) (*Op, error) {
-	return qp.transfer(ctx, OpWriteImm, view, remote, view.size, imm)
+	return qp.lane().transfer(ctx, OpWriteImm, view, remote, view.size, imm)
 }
 
 // WriteImm is StartWriteImm and Wait.
@@ -136,7 +136,7 @@ func (qp *QP) WriteImm(ctx context.Context, view View, remote Remote, imm uint32
 // StartRead begins to read all of remote into the beginning of view, which is
 // at least as large.
 func (qp *QP) StartRead(ctx context.Context, view View, remote Remote) (*Op, error) {
-	return qp.transfer(ctx, OpRead, view, remote, remote.Size, 0)
+	return qp.lane().transfer(ctx, OpRead, view, remote, remote.Size, 0)
 }
 
 // Read is StartRead and Wait.
@@ -147,7 +147,7 @@ func (qp *QP) Read(ctx context.Context, view View, remote Remote) error {
 // StartSend begins to send view as one message, of at most Config.MaxMessage
 // bytes.
 func (qp *QP) StartSend(ctx context.Context, view View) (*Op, error) {
-	return qp.single(ctx, OpSend, func(b *Batch) { b.Send(view, 0) })
+	return qp.lane().single(ctx, OpSend, func(b *Batch) { b.Send(view, 0) })
 }
 
 // Send is StartSend and Wait.
@@ -157,7 +157,7 @@ func (qp *QP) Send(ctx context.Context, view View) error {
 
 // StartSendImm begins to send a message that carries imm beside its bytes.
 func (qp *QP) StartSendImm(ctx context.Context, view View, imm uint32) (*Op, error) {
-	return qp.single(ctx, OpSendImm, func(b *Batch) { b.SendImm(view, imm, 0) })
+	return qp.lane().single(ctx, OpSendImm, func(b *Batch) { b.SendImm(view, imm, 0) })
 }
 
 // SendImm is StartSendImm and Wait.
@@ -168,57 +168,34 @@ func (qp *QP) SendImm(ctx context.Context, view View, imm uint32) error {
 // StartRecv posts a receive into view, for one message or write with
 // immediate data. Op.Result tells what came.
 func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
-	op, err := qp.start(ctx, OpRecv, 1)
-	if err != nil {
-		return nil, err
-	}
-	b := RecvBatch{qp: qp}
-	b.Recv(view, 0)
-	if b.err == nil {
-		b.reqs.list[0].op = op.o
-	}
-	if _, err := qp.q.postWait(ctx, &qp.q.rq, b.post); err != nil {
-		return nil, err
-	}
-	return op, nil
+	return qp.lane().startRecv(ctx, view)
 }
 
 // Recv is StartRecv and Wait. It returns what came.
 func (qp *QP) Recv(ctx context.Context, view View) (WC, error) {
-	op, err := qp.StartRecv(ctx, view)
-	if err != nil {
-		return WC{}, err
-	}
-	err = op.Wait(ctx)
-	return op.Result(), err
+	return qp.lane().recv(ctx, view)
 }
 
 // StartFetchAdd begins an atomic addition, see [Batch.FetchAdd].
 func (qp *QP) StartFetchAdd(ctx context.Context, view View, remote Remote, add uint64) (*Op, error) {
-	return qp.single(ctx, OpFetchAdd, func(b *Batch) { b.FetchAdd(view, remote, add, 0) })
+	return qp.lane().single(ctx, OpFetchAdd, func(b *Batch) { b.FetchAdd(view, remote, add, 0) })
 }
 
 // FetchAdd is StartFetchAdd and Wait. It returns the number at remote before
 // the addition, which is in view too.
 func (qp *QP) FetchAdd(ctx context.Context, view View, remote Remote, add uint64) (uint64, error) {
-	if err := wait(ctx)(qp.StartFetchAdd(ctx, view, remote, add)); err != nil {
-		return 0, err
-	}
-	return loadNumber(view)
+	return number(ctx, view)(qp.StartFetchAdd(ctx, view, remote, add))
 }
 
 // StartCompareSwap begins an atomic replacement, see [Batch.CompareSwap].
 func (qp *QP) StartCompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (*Op, error) {
-	return qp.single(ctx, OpCompareSwap, func(b *Batch) { b.CompareSwap(view, remote, compare, swap, 0) })
+	return qp.lane().single(ctx, OpCompareSwap, func(b *Batch) { b.CompareSwap(view, remote, compare, swap, 0) })
 }
 
 // CompareSwap is StartCompareSwap and Wait. It returns the number at remote
 // before, which is in view too: it was replaced if that is equal to compare.
 func (qp *QP) CompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (uint64, error) {
-	if err := wait(ctx)(qp.StartCompareSwap(ctx, view, remote, compare, swap)); err != nil {
-		return 0, err
-	}
-	return loadNumber(view)
+	return number(ctx, view)(qp.StartCompareSwap(ctx, view, remote, compare, swap))
 }
 
 // wait returns what waits for an operation that was started, if it was.
@@ -231,22 +208,55 @@ func wait(ctx context.Context) func(*Op, error) error {
 	}
 }
 
-// loadNumber returns the number that an atomic stored in view.
-func loadNumber(view View) (n uint64, err error) {
-	err = view.Do(func(b []byte) error {
-		n = binary.NativeEndian.Uint64(b)
-		return nil
-	})
-	return n, err
+// number waits like wait, for an atomic, and returns the number that it stored
+// in view.
+func number(ctx context.Context, view View) func(*Op, error) (uint64, error) {
+	return func(op *Op, err error) (n uint64, _ error) {
+		if err := wait(ctx)(op, err); err != nil {
+			return 0, err
+		}
+		err = view.Do(func(b []byte) error {
+			n = binary.NativeEndian.Uint64(b)
+			return nil
+		})
+		return n, err
+	}
 }
 
-// single starts an operation of one request, which add adds to a batch.
-func (qp *QP) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, error) {
-	op, err := qp.start(ctx, code, 1)
+// startRecv posts a receive.
+func (l lane) startRecv(ctx context.Context, view View) (*Op, error) {
+	op, err := l.start(ctx, OpRecv, 1)
 	if err != nil {
 		return nil, err
 	}
-	b := Batch{qp: qp}
+	b := RecvBatch{lane: l}
+	b.Recv(view, 0)
+	if b.err == nil {
+		b.reqs.list[0].op = op.o
+	}
+	if _, err := l.q.postWait(ctx, &l.q.rq, b.post); err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+// recv is startRecv and Wait.
+func (l lane) recv(ctx context.Context, view View) (WC, error) {
+	op, err := l.startRecv(ctx, view)
+	if err != nil {
+		return WC{}, err
+	}
+	err = op.Wait(ctx)
+	return op.Result(), err
+}
+
+// single starts an operation of one request, which add adds to a batch.
+func (l lane) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, error) {
+	op, err := l.start(ctx, code, 1)
+	if err != nil {
+		return nil, err
+	}
+	b := Batch{lane: l}
 	add(&b)
 	if b.err == nil {
 		b.reqs.list[0].op = op.o
@@ -261,21 +271,24 @@ func (qp *QP) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, e
 const postAtOnce = 32
 
 // transfer starts an operation that moves size bytes between view and remote.
-func (qp *QP) transfer(ctx context.Context, code Opcode, view View, remote Remote, size uint64, imm uint32) (*Op, error) {
+func (l lane) transfer(ctx context.Context, code Opcode, view View, remote Remote, size uint64, imm uint32) (*Op, error) {
 	var one struct { // most transfers have one part, and need no other memory
 		list   [1]request
 		pieces [1]piece
 	}
-	b := Batch{qp: qp, reqs: requests{list: one.list[:0], pieces: one.pieces[:0]}}
+	b := Batch{lane: l, reqs: requests{list: one.list[:0], pieces: one.pieces[:0]}}
 	switch {
 	case view.size < size:
 		return nil, b.fail(code, errTooSmall("the view", view.size, size)).err
 	case remote.Size < size:
 		return nil, b.fail(code, errTooSmall("the remote memory", remote.Size, size)).err
 	}
-	most := uint64(qp.q.cfg.MaxMessage)
+	most := l.q.maxMessage(code)
 	parts := max(int64((size+most-1)/most), 1)
-	op, err := qp.start(ctx, code, parts)
+	if code == OpWriteImm && parts > 1 && !l.q.qpType.sendsInOrder() {
+		return nil, b.fail(code, fmt.Errorf("%d bytes, at most %d are possible where a part could arrive after the immediate data", size, most)).err
+	}
+	op, err := l.start(ctx, code, parts)
 	if err != nil {
 		return nil, err
 	}

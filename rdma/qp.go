@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -31,6 +32,11 @@ type QPConfig struct {
 
 	// RecvCQ is where the receive queue is reported instead. It needs CQ.
 	RecvCQ *CQ
+
+	// MaxPeers is how many peers of a queue pair without a connection may be open
+	// at a time, each of which may take an address handle of the device. Default
+	// 4096.
+	MaxPeers int
 }
 
 // QP is a queue pair of a reliable connection (RC): one end of it.
@@ -53,16 +59,9 @@ type QP struct{ q *queuePair }
 //
 //	struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
 func (d *Domain) CreateQP(cfg *QPConfig) (*QP, error) {
-	if _, err := d.acquire("create_qp"); err != nil {
-		return nil, err
-	}
-	defer d.release()
-	if cfg == nil {
-		cfg = new(QPConfig)
-	}
-	q, err := d.newQueuePair(cfg)
+	q, err := d.newQueuePair(RC, cfg)
 	if err != nil {
-		return nil, opError("create_qp", d.dev.Name(), err)
+		return nil, err
 	}
 	qp := &QP{q}
 	handle.Guard(qp, q.h)
@@ -79,12 +78,7 @@ func (qp *QP) Cap() QPCap { return qp.q.cap }
 // Err returns the first failure of the queue pair, nil if there was none: mostly
 // a *[CompletionError] or an *[EventError]. All later requests are flushed
 // because of it.
-func (qp *QP) Err() error {
-	if err := qp.q.first.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (qp *QP) Err() error { return qp.q.err() }
 
 // Close ends the connection. Requests in flight are flushed, each is reported
 // once, by the CQ or by its Op, and those who wait return: with an error that
@@ -96,33 +90,42 @@ func (qp *QP) Err() error {
 //
 //	int ibv_destroy_qp(struct ibv_qp *qp);
 func (qp *QP) Close() error {
-	err := qp.q.h.Close()
+	err := qp.q.close()
 	runtime.KeepAlive(qp) // else the guard could take it for leaked
-	return opError("destroy_qp", qp.q.device, err)
+	return err
 }
 
 // release gives up what acquire took.
 func (qp *QP) release() { qp.q.h.Release() }
 
-// queuePair is the inner side of a QP, which completion queues and the
-// dispatcher hold.
+// queuePair is the inner side of a QP or DatagramQP, which completion queues and
+// the dispatcher hold.
 type queuePair struct {
 	h       *handle.Handle
+	qpType  QPType
 	dom     *Domain
 	hub     *eventHub
 	device  string
 	cfg     Config
 	cap     QPCap
 	num     uint32
-	psn     uint32           // of the first packet that is sent
-	lid     uint16           // of the port
-	link    LinkLayer        // of the port
-	gid     GIDEntry         // of the port; zero if it has none and needs none
-	access  Access           // what the peer may do
-	private *completionQueue // that the library drives, if it does
+	psn     uint32                       // of the first packet that is sent
+	lid     uint16                       // of the port
+	link    LinkLayer                    // of the port
+	gid     GIDEntry                     // of the port; zero if it has none and needs none
+	qkey    uint32                       // that datagrams, or initiators, must have
+	access  Access                       // what the peer may do
+	ops     ibverbs.QPCreateSendOpsFlags // what can be posted
+	maxSend uint64                       // bytes of a message
+	maxRDMA uint64                       // bytes of a read or write
+	maxRecv uint64                       // bytes of a receive that can be filled
+	peers   peers                        // if it has no connection
+	private *completionQueue             // that the library drives, if it does
 
 	raw *ibverbs.QP
-	ex  *ibverbs.QPEx // the extended interface; nil where the device has none
+	ex  *ibverbs.QPEx    // the extended interface; nil where the device has none
+	dc  *ibverbs.BatchDC // of an initiator
+	srq *ibverbs.SRQ     // of a target
 	sq  workQueue
 	rq  workQueue
 
@@ -135,10 +138,26 @@ type queuePair struct {
 	reason   error         // what the event was
 }
 
-// newQueuePair makes a queue pair in state INIT. The caller holds the domain.
-func (d *Domain) newQueuePair(cfg *QPConfig) (_ *queuePair, err error) {
+// newQueuePair makes a queue pair: a connected one in state INIT, another in the
+// state in which it works.
+func (d *Domain) newQueuePair(t QPType, cfg *QPConfig) (*queuePair, error) {
+	if _, err := d.acquire("create_qp"); err != nil {
+		return nil, err
+	}
+	defer d.release()
+	if cfg == nil {
+		cfg = new(QPConfig)
+	}
+	q, err := d.buildQueuePair(t, cfg)
+	return q, opError("create_qp", d.dev.Name(), err)
+}
+
+func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err error) {
 	dev := d.dev
 	resolved, err := overrideConfig(dev.cfg, &dev.info, cfg.Config)
+	if err == nil {
+		err = t.fit(&resolved, cfg.Config)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -147,25 +166,35 @@ func (d *Domain) newQueuePair(cfg *QPConfig) (_ *queuePair, err error) {
 		return nil, err
 	}
 	q := &queuePair{
-		dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, psn: randomPSN(),
+		qpType: t, dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, psn: randomPSN(),
 		lid: port.LID, link: port.LinkLayer,
 		broken: make(chan struct{}),
 	}
+	q.limitMessages(&port)
+	if cfg.MaxPeers < 0 {
+		return nil, fmt.Errorf("MaxPeers is %d, allowed is 1 or more", cfg.MaxPeers)
+	}
+	q.peers.most = cmp.Or(cfg.MaxPeers, defaultMaxPeers)
 	// Within an InfiniBand subnet the LID is enough.
-	needsGID := port.LinkLayer == LinkLayerEthernet || port.GRHRequired || !resolved.GID.IsZero()
+	needsGID := port.LinkLayer != LinkLayerInfiniBand || port.GRHRequired || !resolved.GID.IsZero()
 	if q.gid, err = port.SelectGID(resolved.GID); err != nil && needsGID {
 		return nil, err
 	}
+	atomics := dev.info.AtomicCap != AtomicNone
 	q.access = AccessRemoteWrite | AccessRemoteRead
-	if dev.info.AtomicCap != AtomicNone {
+	if atomics {
 		q.access |= AccessRemoteAtomic
 	}
+	q.ops = t.sendOps(atomics)
 	sendCQ, recvCQ, release, err := q.completionQueues(dev, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	if err := q.create(sendCQ, recvCQ); err != nil {
+		if q.srq != nil {
+			err = errors.Join(err, ibverbs.DestroySRQ(q.srq))
+		}
 		if q.private != nil {
 			err = errors.Join(err, q.private.h.Close())
 		}
@@ -180,15 +209,15 @@ func (d *Domain) newQueuePair(cfg *QPConfig) (_ *queuePair, err error) {
 // create makes the C object and the handle that owns it.
 func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 	init := ibverbs.QPInitAttrEx{
-		SendCQ: capi.PtrTo(sendCQ.raw), RecvCQ: capi.PtrTo(recvCQ.raw), QPType: ibverbs.IBV_QPT_RC,
+		SendCQ: capi.PtrTo(sendCQ.raw), RecvCQ: capi.PtrTo(recvCQ.raw),
 		Cap: ibverbs.QPCap{
 			MaxSendWR: uint32(q.cfg.MaxSendWR), MaxRecvWR: uint32(q.cfg.MaxRecvWR),
 			MaxSendSGE: uint32(q.cfg.MaxSendSGE), MaxRecvSGE: uint32(q.cfg.MaxRecvSGE),
 			MaxInlineData: uint32(q.cfg.MaxInline),
 		},
-		CompMask: ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, SendOpsFlags: uint64(q.sendOps()),
+		CompMask: ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, SendOpsFlags: uint64(q.ops),
 	}
-	if q.raw, err = q.dom.be.CreateQP(&init); errors.Is(err, syscall.EINVAL) {
+	if q.raw, err = q.createRaw(&init); errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("%w: asked for MaxSendWR %d, MaxRecvWR %d, MaxSendSGE %d, MaxRecvSGE %d and MaxInline %d, of which devices report no limit",
 			err, q.cfg.MaxSendWR, q.cfg.MaxRecvWR, q.cfg.MaxSendSGE, q.cfg.MaxRecvSGE, q.cfg.MaxInline)
 	} else if err != nil {
@@ -198,6 +227,7 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 		if q.ex, err = ibverbs.QPToQPEx(q.raw); err != nil {
 			return errors.Join(err, ibverbs.DestroyQP(q.raw))
 		}
+		q.ops = ibverbs.QPCreateSendOpsFlags(init.SendOpsFlags)
 	}
 	q.num = ibverbs.QPNum(q.raw)
 	// More requests than were asked for would not fit the completion queues.
@@ -211,16 +241,6 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 		Destroy: q.destroy,
 	})
 	return nil
-}
-
-// sendOps returns what is posted to the send queue.
-func (q *queuePair) sendOps() ibverbs.QPCreateSendOpsFlags {
-	ops := ibverbs.IBV_QP_EX_WITH_SEND | ibverbs.IBV_QP_EX_WITH_SEND_WITH_IMM |
-		ibverbs.IBV_QP_EX_WITH_RDMA_WRITE | ibverbs.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | ibverbs.IBV_QP_EX_WITH_RDMA_READ
-	if q.access&AccessRemoteAtomic != 0 {
-		ops |= ibverbs.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | ibverbs.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-	}
-	return ops
 }
 
 // begin makes both queues usable. What it began before an error, destroy ends.
@@ -238,8 +258,12 @@ func (q *queuePair) begin(sendCQ, recvCQ *completionQueue) error {
 	if q.private != nil {
 		q.private.collect() // arms it
 	}
-	toInit := q.toInit()
-	return q.modify(&toInit)
+	for _, step := range q.firstSteps() {
+		if err := q.modify(&step); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // attach makes both queues report, to one completion queue or to two.
@@ -305,6 +329,18 @@ func randomPSN() uint32 {
 	return binary.NativeEndian.Uint32(b[:]) & 0xffffff
 }
 
+// err returns the first failure.
+func (q *queuePair) err() error {
+	if err := q.first.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// close flushes and destroys the queue pair, or leaves that to the last who
+// uses it.
+func (q *queuePair) close() error { return opError("destroy_qp", q.device, q.h.Close()) }
+
 // acquire takes a reference for the length of a call.
 func (q *queuePair) acquire(op string) error {
 	if err := q.h.Acquire(); err != nil {
@@ -319,27 +355,36 @@ const closeTimeout = 5 * time.Second
 
 // destroy flushes, reports, and ends the C object.
 func (q *queuePair) destroy() error {
-	if q.inFlight() > 0 {
+	if q.inFlight() > 0 && q.srq == nil { // what is in a shared queue ends with that
 		// A device that refuses to flush has nothing to wait for.
 		if err := q.modify(&QPAttr{Mask: QPAttrState, State: QPErr}); err == nil {
 			q.drain(closeTimeout)
 		}
 	}
-	if err := q.hub.destroyQP(q); err != nil {
+	if err := q.destroyRaw(); err != nil {
 		// The device may still use the memory, which stays pinned, and may never
 		// report the requests.
-		err = opError("destroy_qp", q.device, err)
 		q.fail(err)
 		return err
 	}
 	for _, wq := range q.workQueues() {
 		wq.cq.detach(wq)
 	}
-	err := errors.Join(q.sq.close(), q.rq.close())
+	err := errors.Join(q.sq.close(), q.rq.close(), q.peers.close())
 	if q.private != nil {
 		err = errors.Join(err, q.private.h.Close())
 	}
 	return err
+}
+
+func (q *queuePair) destroyRaw() error {
+	if err := q.hub.destroyQP(q); err != nil {
+		return opError("destroy_qp", q.device, err)
+	}
+	if q.srq == nil {
+		return nil
+	}
+	return opError("destroy_srq", q.device, ibverbs.DestroySRQ(q.srq))
 }
 
 func (q *queuePair) inFlight() (n int) {
@@ -375,6 +420,9 @@ func (q *queuePair) drain(limit time.Duration) {
 // requests their cause.
 func (q *queuePair) noteFailure(wc *WC) {
 	if wc.Status != WCWRFlushErr {
+		if q.qpType == SRD { // whose requests fail one by one
+			return
+		}
 		err := wc.Err()
 		q.first.CompareAndSwap(nil, &err)
 		return

@@ -262,6 +262,9 @@ func (q *queuePair) flushAfter(err *error) {
 
 // explain looks for the reason why a change was found invalid.
 func (q *queuePair) explain(attr *QPAttr) error {
+	if q.qpType != RC {
+		return nil
+	}
 	now, err := q.query()
 	if err != nil {
 		return nil // the first error matters

@@ -41,6 +41,7 @@ type request struct {
 	token   uint64
 	op      *operation // whose part it is, on a queue pair that the library drives
 	code    Opcode
+	to      *peer // nil on a connected queue pair
 	imm     uint32
 	remote  uint64
 	rkey    uint32
@@ -71,7 +72,8 @@ func (r *requests) len() int { return len(r.list) }
 
 // reset drops all requests.
 func (r *requests) reset() {
-	clear(r.pieces) // the memories must not be kept reachable
+	clear(r.list) // what they name must not be kept reachable
+	clear(r.pieces)
 	r.list, r.pieces, r.inline = r.list[:0], r.pieces[:0], r.inline[:0]
 }
 
@@ -83,7 +85,9 @@ func (r *requests) drop(n int) {
 		r.reset()
 	default:
 		pieces, inline := r.list[n].pieces, r.list[n].inline
-		r.list = r.list[:copy(r.list, r.list[n:])]
+		left := copy(r.list, r.list[n:])
+		clear(r.list[left:])
+		r.list = r.list[:left]
 		kept := copy(r.pieces, r.pieces[pieces:])
 		clear(r.pieces[kept:])
 		r.pieces = r.pieces[:kept]

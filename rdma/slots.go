@@ -13,6 +13,7 @@ type slot struct {
 	code  Opcode
 	mem   *Memory   // pinned for the request
 	more  []*Memory // pinned too, if the request names several memories
+	to    *peer     // held for the request, if it has a destination of its own
 }
 
 // slotRing holds the requests in flight on one work queue.
@@ -156,8 +157,15 @@ func (r *slotRing) all() iter.Seq[uint32] {
 	}
 }
 
-// set fills a free slot for a request and pins its memory, or changes nothing.
+// set fills a free slot for a request and pins its memory and destination, or
+// changes nothing.
 func (s *slot) set(r *request, pieces []piece) error {
+	if r.to != nil {
+		if err := r.to.hold(); err != nil {
+			return err
+		}
+		s.to = r.to
+	}
 	for i := range pieces {
 		m := pieces[i].mem
 		if m == s.mem || slices.Contains(s.more, m) {
@@ -188,5 +196,9 @@ func (s *slot) clear() {
 		s.more[i] = nil
 	}
 	s.more = s.more[:0]
+	if s.to != nil {
+		s.to.release()
+		s.to = nil
+	}
 	s.op = nil
 }

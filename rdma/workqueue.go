@@ -20,11 +20,12 @@ type workQueue struct {
 	id    uint64   // the upper half of its wr_ids: 8 bits that change, its number in cq
 	freed notifier // slots were retired, or never will be
 
-	op       string  // the verb that posts, for errors
-	least    QPState // in which the device takes requests
+	op       string                                                // the verb that posts, for errors
+	least    QPState                                               // in which the device takes requests
 	submit   func(wrs []ibverbs.BatchWR) (accepted int, err error) // hands them to the device in one call
 	limits   queueLimits
-	interval int // ask for a completion at every so many requests
+	interval int  // ask for a completion at every so many requests
+	ordered  bool // requests end in the order in which they were posted
 
 	mu     sync.Mutex // one poster at a time; guards what follows
 	arena  *capi.Arena
@@ -54,7 +55,7 @@ const (
 
 // openSend makes the send queue usable.
 func (wq *workQueue) openSend(q *queuePair) (err error) {
-	wq.op, wq.least, wq.interval = "post_send", QPRTS, q.cfg.SignalInterval
+	wq.op, wq.least, wq.interval, wq.ordered = "post_send", QPRTS, q.cfg.SignalInterval, q.qpType.sendsInOrder()
 	limits := queueLimits{q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline}
 	if q.ex != nil {
 		err = wq.open(q, limits, 0)
@@ -79,7 +80,7 @@ func (wq *workQueue) openSend(q *queuePair) (err error) {
 // none.
 func (wq *workQueue) submitExtended(wrs []ibverbs.BatchWR) (int, error) {
 	var bad uint32
-	if err := ibverbs.BatchPost(wq.qp.ex, nil, &wrs[0], uint32(len(wrs)), &bad); err != nil {
+	if err := ibverbs.BatchPost(wq.qp.ex, wq.qp.dc, &wrs[0], uint32(len(wrs)), &bad); err != nil {
 		return 0, wq.refused(wrs, bad, err)
 	}
 	return len(wrs), nil
@@ -93,7 +94,8 @@ func (wq *workQueue) submitSends(wrs []ibverbs.BatchWR) (int, error) {
 
 // openRecv makes the receive queue usable.
 func (wq *workQueue) openRecv(q *queuePair) (err error) {
-	wq.op, wq.least, wq.interval, wq.submit = "post_recv", QPInit, 1, wq.submitRecvs
+	wq.op, wq.least, wq.interval, wq.ordered = "post_recv", QPInit, 1, q.qpType.receivesInOrder()
+	wq.submit = wq.submitRecvs
 	limits := queueLimits{q.cap.MaxRecvWR, q.cap.MaxRecvSGE, 0}
 	if err := wq.open(q, limits, sizeofRecvWR); err != nil || limits.depth == 0 {
 		return err
@@ -104,14 +106,14 @@ func (wq *workQueue) openRecv(q *queuePair) (err error) {
 
 func (wq *workQueue) submitRecvs(wrs []ibverbs.BatchWR) (int, error) {
 	var bad uint32
-	err := ibverbs.BatchRecv(wq.qp.raw, nil, &wrs[0], uint32(len(wrs)), &wq.recvChain[0], &bad)
+	err := ibverbs.BatchRecv(wq.qp.raw, wq.qp.srq, &wrs[0], uint32(len(wrs)), &wq.recvChain[0], &bad)
 	return int(bad), wq.refused(wrs, bad, err)
 }
 
 // open makes the ring and the C memory, with extra bytes of it per request.
 func (wq *workQueue) open(q *queuePair, limits queueLimits, extra int) (err error) {
 	wq.qp, wq.limits = q, limits
-	wq.slotRing = newSlotRing(limits.depth, limits.maxSGE, true)
+	wq.slotRing = newSlotRing(limits.depth, limits.maxSGE, wq.ordered)
 	if limits.depth == 0 {
 		return nil
 	}
@@ -210,6 +212,9 @@ func (wq *workQueue) fill(reqs *requests, n int) {
 			wr.Flags = ibverbs.IBV_SEND_SIGNALED
 		}
 		wr.RemoteAddr, wr.RKey = r.remote, r.rkey
+		if r.to != nil {
+			wr.AH, wr.RemoteQPN, wr.RemoteKey = r.to.ah.raw, r.to.endpoint.QPN, uint64(r.to.endpoint.QKey)
+		}
 		wr.CompareAdd, wr.Swap = r.operand, r.swap
 		wr.ImmData = capi.ToBe32(r.imm)
 		if r.inlineEnd > r.inline {

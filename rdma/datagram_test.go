@@ -1,0 +1,384 @@
+package rdma_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+)
+
+// station is a queue pair without a connection, and memory.
+type station struct {
+	dev *rdma.Device
+	dom *rdma.Domain
+	qp  *rdma.DatagramQP
+	mem *rdma.Memory
+}
+
+// makers make queue pairs without a connection, by their type.
+var makers = map[rdma.QPType]func(*rdma.Domain, *rdma.QPConfig) (*rdma.DatagramQP, error){
+	rdma.UD:          (*rdma.Domain).CreateUD,
+	rdma.SRD:         (*rdma.Domain).CreateSRD,
+	rdma.DCInitiator: (*rdma.Domain).CreateDCInitiator,
+	rdma.DCTarget:    (*rdma.Domain).CreateDCTarget,
+}
+
+// newStation opens a device and makes memory and a queue pair on it.
+func newStation(t testing.TB, device string, kind rdma.QPType, cfg *rdma.QPConfig) *station {
+	t.Helper()
+	s := &station{dev: openDevice(t, device, nil)}
+	var err error
+	if s.dom, err = s.dev.Domain("test"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, s.dom.Close()) })
+	if s.mem, err = s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: allRemote}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, s.mem.Close()) })
+	if s.qp, err = makers[kind](s.dom, cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, s.qp.Close()) })
+	return s
+}
+
+// peerOf returns other as a peer of s.
+func (s *station) peerOf(t testing.TB, other *station) *rdma.Peer {
+	t.Helper()
+	endpoint, err := other.qp.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := s.qp.Peer(deadline(t), endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peer
+}
+
+// newCQ returns a completion queue of the device for a queue pair.
+func newCQ(t testing.TB, device *rdma.Device) *rdma.CQ {
+	t.Helper()
+	cq, err := device.CreateCQ(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, cq.Close()) })
+	return cq
+}
+
+func TestDatagramsArriveWithTheirHeader(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	a, b := newStation(t, device, rdma.UD, nil), newStation(t, device, rdma.UD, nil)
+	fill(t, a.mem, 3)
+	ctx, peer := deadline(t), a.peerOf(t, b)
+	for _, size := range []uint64{0, 1, 100, a.qp.MaxMessage(rdma.OpSend)} {
+		recv, err := b.qp.StartRecv(ctx, b.mem.View())
+		check(t, err)
+		check(t, peer.SendImm(ctx, slice(t, a.mem, 0, size), uint32(size)+7))
+		check(t, recv.Wait(ctx))
+		wc := recv.Result()
+		if wc.Bytes != rdma.GRHSize+uint32(size) || !wc.HasImm || wc.Imm != uint32(size)+7 || wc.SrcQP != a.qp.QPN() {
+			t.Errorf("%d bytes: %+v", size, wc)
+		}
+		same(t, "message", contents(t, b.mem)[rdma.GRHSize:], contents(t, a.mem)[:size])
+	}
+	_, err := peer.StartSend(ctx, slice(t, a.mem, 0, a.qp.MaxMessage(rdma.OpSend)+1))
+	if err == nil || !strings.Contains(err.Error(), "a send moves at most") {
+		t.Errorf("too long a message: %v", err)
+	}
+	if _, err := b.qp.StartRecv(ctx, slice(t, b.mem, 0, rdma.GRHSize-1)); err == nil || !strings.Contains(err.Error(), "39 bytes") {
+		t.Errorf("a receive without room for the header: %v", err)
+	}
+	for name, err := range map[string]error{
+		"write": peer.Write(ctx, slice(t, a.mem, 0, 8), b.mem.Remote()),
+		"read":  peer.Read(ctx, a.mem.View(), mustSlice(t, b.mem.Remote(), 0, 8)),
+	} {
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "UD queue pairs of "+device+" have no "+name) {
+			t.Errorf("%s by UD: %v", name, err)
+		}
+	}
+}
+
+// One queue pair reaches many, each request another.
+func TestBatchOfDatagramsToManyPeers(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	dev := openDevice(t, device, nil)
+	cq := newCQ(t, dev)
+	dom, err := dev.Domain("test")
+	check(t, err)
+	sender, err := dom.CreateUD(&rdma.QPConfig{CQ: cq})
+	check(t, err)
+	mem, err := dom.Alloc(memSize, nil)
+	check(t, err)
+	t.Cleanup(func() { check(t, errors.Join(sender.Close(), mem.Close())) })
+	fill(t, mem, 5)
+
+	const receivers = 5
+	batch := sender.Batch()
+	var recvs []*rdma.Op
+	var stations []*station
+	for i := range uint64(receivers) {
+		s := newStation(t, device, rdma.UD, nil)
+		endpoint, err := s.qp.Endpoint()
+		check(t, err)
+		peer, err := sender.Peer(deadline(t), endpoint)
+		check(t, err)
+		recv, err := s.qp.StartRecv(deadline(t), s.mem.View())
+		check(t, err)
+		batch.To(peer).Send(slice(t, mem, i*100, 100), i)
+		stations, recvs = append(stations, s), append(recvs, recv)
+	}
+	if n, err := batch.Post(); n != receivers || err != nil {
+		t.Fatalf("posted %d, error %v", n, err)
+	}
+	for i, wc := range waitFor(t, cq, receivers) {
+		if wc.Err() != nil || wc.Token != uint64(i) {
+			t.Errorf("completion %d: %+v", i, wc)
+		}
+	}
+	for i, recv := range recvs {
+		check(t, recv.Wait(deadline(t)))
+		same(t, fmt.Sprint("message ", i), contents(t, stations[i].mem)[rdma.GRHSize:], contents(t, mem)[i*100:][:100])
+	}
+}
+
+func TestPeersAreSharedBoundedAndClosed(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	ctx := deadline(t)
+	a, b, c := newStation(t, device, rdma.UD, &rdma.QPConfig{MaxPeers: 1}), newStation(t, device, rdma.UD, nil), newStation(t, device, rdma.UD, nil)
+	toB := a.peerOf(t, b)
+	again := a.peerOf(t, b)
+	endpointC, err := c.qp.Endpoint()
+	check(t, err)
+	if _, err := a.qp.Peer(ctx, endpointC); err == nil || !strings.Contains(err.Error(), "1 peers are open, the limit is MaxPeers") {
+		t.Errorf("a peer too many: %v", err)
+	}
+	check(t, again.Close())
+	check(t, toB.Close())
+	if err := toB.Send(ctx, slice(t, a.mem, 0, 8)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("send to a peer that was closed: %v", err)
+	}
+	toC, err := a.qp.Peer(ctx, endpointC)
+	check(t, err)
+	recv, err := c.qp.StartRecv(ctx, c.mem.View())
+	check(t, err)
+	check(t, toC.Send(ctx, slice(t, a.mem, 0, 8)))
+	check(t, recv.Wait(ctx))
+	check(t, a.qp.Close())
+	if err := toC.Send(ctx, slice(t, a.mem, 0, 8)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("send by a queue pair that was closed: %v", err)
+	}
+	if _, err := a.qp.Peer(ctx, endpointC); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a peer of a queue pair that was closed: %v", err)
+	}
+}
+
+func TestRequestsNeedTheRightDestination(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	dev := openDevice(t, device, nil)
+	cfg := &rdma.QPConfig{CQ: newCQ(t, dev)}
+	dom, err := dev.Domain("test")
+	check(t, err)
+	mem, err := dom.Alloc(4096, nil)
+	check(t, err)
+	datagrams, err := dom.CreateUD(cfg)
+	check(t, err)
+	cfg.Config = rdma.Config{MaxSendWR: 16, MaxRecvWR: 16}
+	cfg.CQ = newCQ(t, dev)
+	connected, err := dom.CreateQP(cfg)
+	check(t, err)
+	other := newStation(t, device, rdma.UD, nil)
+	t.Cleanup(func() { check(t, errors.Join(datagrams.Close(), connected.Close(), mem.Close())) })
+	peer := other.peerOf(t, other)
+
+	for want, batch := range map[string]*rdma.Batch{
+		"no destination":           datagrams.Batch().Send(mem.View(), 1),
+		"one of another":           datagrams.Batch().To(peer).Send(mem.View(), 1),
+		"has no other destination": connected.Batch().To(peer).Send(mem.View(), 1),
+	} {
+		if n, err := batch.Post(); n != 0 || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("posted %d, error %v, want %q", n, err, want)
+		}
+	}
+
+	endpoint, err := connected.Endpoint()
+	check(t, err)
+	if _, err := datagrams.Peer(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "a UD queue pair does not send to one of type RC") {
+		t.Errorf("a connected queue pair as peer: %v", err)
+	}
+	if endpoint, err = datagrams.Endpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if err := connected.Connect(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "type UD") {
+		t.Errorf("connecting to datagrams: %v", err)
+	}
+	endpoint.QPN = 1 << 24
+	if _, err := datagrams.Peer(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "QPN is 16777216") {
+		t.Errorf("an endpoint that no decoder gave: %v", err)
+	}
+}
+
+// The key of datagrams is the process's secret, and not a constant.
+func TestDatagramsNeedTheKey(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	ctx := deadline(t)
+	a, b := newStation(t, device, rdma.UD, nil), newStation(t, device, rdma.UD, nil)
+	endpoint, err := b.qp.Endpoint()
+	check(t, err)
+	if endpoint.QKey == 0 || endpoint.QKey>>31 != 0 {
+		t.Errorf("the key is %#x", endpoint.QKey)
+	}
+	fill(t, a.mem, 7)
+	recv, err := b.qp.StartRecv(ctx, b.mem.View())
+	check(t, err)
+	right, err := a.qp.Peer(ctx, endpoint)
+	check(t, err)
+	endpoint.QKey ^= 1
+	wrong, err := a.qp.Peer(ctx, endpoint)
+	check(t, err)
+	check(t, wrong.Send(ctx, slice(t, a.mem, 0, 50)))  // nobody knows that it is dropped
+	check(t, right.Send(ctx, slice(t, a.mem, 50, 60))) // and so this is what comes
+	check(t, recv.Wait(ctx))
+	if wc := recv.Result(); wc.Bytes != rdma.GRHSize+60 {
+		t.Errorf("received %d bytes, want %d", wc.Bytes, rdma.GRHSize+60)
+	}
+	same(t, "message", contents(t, b.mem)[rdma.GRHSize:], contents(t, a.mem)[50:110])
+}
+
+func TestClosingFlushesDatagrams(t *testing.T) {
+	s := newStation(t, rdmatest.Devices(t, 1)[0], rdma.UD, nil)
+	ctx := deadline(t)
+	recv, err := s.qp.StartRecv(ctx, s.mem.View())
+	check(t, err)
+	check(t, s.mem.Close())
+	check(t, s.qp.Close())
+	var failed *rdma.CompletionError
+	if err := recv.Wait(ctx); !errors.As(err, &failed) || failed.Status != rdma.WCWRFlushErr || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a receive of a closed queue pair: %v", err)
+	}
+	<-s.mem.Released()
+}
+
+func TestTypesThatTheBackendLacks(t *testing.T) {
+	rdmatest.NeedsEmulation(t)
+	dev := openDevice(t, rdmatest.Devices(t, 1)[0], nil)
+	dom, err := dev.Domain("test")
+	check(t, err)
+	if _, err := dom.CreateSRD(nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "has no SRD queue pairs") {
+		t.Errorf("SRD: %v", err)
+	}
+	for name, cfg := range map[string]*rdma.QPConfig{"MaxPeers is -1": {MaxPeers: -1}} {
+		if _, err := dom.CreateUD(cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDynamicConnections(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	ctx := deadline(t)
+	needsDC(t, device)
+	a := newStation(t, device, rdma.DCInitiator, nil)
+	fill(t, a.mem, 9)
+	var targets []*station
+	for i := range byte(3) {
+		b := newStation(t, device, rdma.DCTarget, nil)
+		fill(t, b.mem, 20+i)
+		targets = append(targets, b)
+	}
+	for i, b := range targets {
+		peer, off := a.peerOf(t, b), uint64(i)*1000
+		check(t, peer.Write(ctx, slice(t, a.mem, off, 500), mustSlice(t, b.mem.Remote(), 100, 500)))
+		same(t, "write", contents(t, b.mem)[100:600], contents(t, a.mem)[off:off+500])
+		check(t, peer.Read(ctx, slice(t, a.mem, 20000+off, 300), mustSlice(t, b.mem.Remote(), 50, 300)))
+		same(t, "read", contents(t, a.mem)[20000+off:], contents(t, b.mem)[50:350])
+		recv, err := b.qp.StartRecv(ctx, slice(t, b.mem, 30000, 1000))
+		check(t, err)
+		check(t, peer.SendImm(ctx, slice(t, a.mem, off, 700), 77))
+		check(t, recv.Wait(ctx))
+		if wc := recv.Result(); wc.Bytes != 700 || wc.Imm != 77 {
+			t.Errorf("received %+v", wc)
+		}
+		same(t, "send", contents(t, b.mem)[30000:], contents(t, a.mem)[off:off+700])
+		recv, err = b.qp.StartRecv(ctx, slice(t, b.mem, 0, 0))
+		check(t, err)
+		check(t, peer.WriteImm(ctx, slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), 5))
+		check(t, recv.Wait(ctx))
+		if wc := recv.Result(); wc.Opcode != rdma.OpRecvWriteImm || wc.Imm != 5 {
+			t.Errorf("received %+v", wc)
+		}
+		before := contents(t, b.mem)[:8]
+		if _, err := peer.FetchAdd(ctx, slice(t, a.mem, 40000, 8), mustSlice(t, b.mem.Remote(), 0, 8), 1); err != nil {
+			t.Error(err)
+		}
+		if got := contents(t, a.mem)[40000:40008]; !bytes.Equal(got, before) {
+			t.Errorf("fetch-add gave %x, want %x", got, before)
+		}
+	}
+
+	// Whoever does not know the key of a target is refused.
+	endpoint, err := targets[0].qp.Endpoint()
+	check(t, err)
+	endpoint.QKey ^= 1
+	stranger, err := a.qp.Peer(ctx, endpoint)
+	check(t, err)
+	var failed *rdma.CompletionError
+	if err := stranger.Write(ctx, slice(t, a.mem, 0, 8), targets[0].mem.Remote()); !errors.As(err, &failed) {
+		t.Errorf("a write with a wrong key: %v", err)
+	}
+	if err := a.qp.Err(); err == nil {
+		t.Error("the initiator does not tell what ended it")
+	}
+	if _, err := a.qp.Endpoint(); err == nil {
+		t.Error("an initiator has an endpoint")
+	}
+	if _, err := targets[0].qp.Peer(ctx, endpoint); err == nil {
+		t.Error("a target has a peer")
+	}
+	if err := targets[0].qp.Can(rdma.OpSend); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("sending by a target: %v", err)
+	}
+}
+
+func TestTargetClosedWithReceives(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	needsDC(t, device)
+	s := newStation(t, device, rdma.DCTarget, nil)
+	ctx := deadline(t)
+	var ops []*rdma.Op
+	for range 3 {
+		op, err := s.qp.StartRecv(ctx, s.mem.View())
+		check(t, err)
+		ops = append(ops, op)
+	}
+	check(t, s.qp.Close())
+	for _, op := range ops {
+		if err := op.Wait(ctx); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a receive of a closed target: %v", err)
+		}
+	}
+}
+
+// needsDC skips the test where the device's backend has no dynamic connections.
+func needsDC(t testing.TB, device string) {
+	t.Helper()
+	rdmatest.Needs(t, device, rdmatest.DynamicConnections)
+	dev := openDevice(t, device, nil)
+	dom, err := dev.Domain("probe")
+	check(t, err)
+	qp, err := dom.CreateDCTarget(nil)
+	if errors.Is(err, errors.ErrUnsupported) {
+		rdmatest.Skip(t, "needs dynamic connections, which the mlx5 backend has: "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, qp.Close())
+}

@@ -1,0 +1,332 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// Peer is a destination of a [DatagramQP]: another queue pair, and the way to it.
+//
+// Its methods are those of a [QP] that is connected with the peer, as far as
+// requests of the queue pair can do them, and like them need a queue pair that
+// the library drives; elsewhere Batch.To takes a Peer. They are safe for
+// concurrent use.
+type Peer struct {
+	qp *DatagramQP // which stays open for as long as somebody has the Peer
+	p  *peer
+}
+
+// peer is the inner side of a Peer, which requests in flight hold.
+type peer struct {
+	q        *queuePair
+	endpoint Endpoint
+	ah       *addressHandle
+	closed   atomic.Bool
+}
+
+// peers are those of a queue pair.
+type peers struct {
+	most int
+
+	mu     sync.Mutex
+	open   map[Endpoint]*peer
+	closed bool
+}
+
+// defaultMaxPeers is the default of QPConfig.MaxPeers.
+const defaultMaxPeers = 4096
+
+// Peer returns the peer whose Endpoint is given, so that requests can go to it.
+// All who ask for an endpoint share its Peer, until one of them closes it. Close
+// those that are not needed any more, since their number is limited
+// (QPConfig.MaxPeers); closing the queue pair closes all.
+//
+// Peers at one address share an address handle of the device, also across queue
+// pairs of the domain. Making it can take a second, where the kernel has to find
+// the address on an Ethernet; ctx is looked at before.
+//
+// Implements:
+//
+//	struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+func (qp *DatagramQP) Peer(ctx context.Context, endpoint Endpoint) (*Peer, error) {
+	q := qp.q
+	if err := q.acquire("create_ah"); err != nil {
+		return nil, err
+	}
+	defer q.h.Release()
+	p, err := q.peer(ctx, endpoint)
+	if err != nil {
+		return nil, opError("create_ah", q.device, fmt.Errorf("for %s: %w", endpoint.address(), err))
+	}
+	return &Peer{qp, p}, nil
+}
+
+// Endpoint returns what the peer was made from.
+func (p *Peer) Endpoint() Endpoint { return p.p.endpoint }
+
+// Close ends the use of the peer. Requests to it that are in flight go on, and
+// its address handle ends with the last of them. Closing again does nothing.
+//
+// Implements:
+//
+//	int ibv_destroy_ah(struct ibv_ah *ah)
+func (p *Peer) Close() error {
+	q := p.p.q
+	q.peers.mu.Lock()
+	if q.peers.open[p.p.endpoint] == p.p {
+		delete(q.peers.open, p.p.endpoint)
+	}
+	q.peers.mu.Unlock()
+	return p.p.close()
+}
+
+// StartWrite begins to write view into the beginning of remote; see
+// [QP.StartWrite].
+func (p *Peer) StartWrite(ctx context.Context, view View, remote Remote) (*Op, error) {
+	return p.lane().transfer(ctx, OpWrite, view, remote, view.size, 0)
+}
+
+// Write is StartWrite and Wait.
+func (p *Peer) Write(ctx context.Context, view View, remote Remote) error {
+	return wait(ctx)(p.StartWrite(ctx, view, remote))
+}
+
+// StartWriteImm begins a write that at its end uses up a receive of the peer;
+// see [QP.StartWriteImm]. On SRD it is one request, of at most MaxMessage bytes.
+func (p *Peer) StartWriteImm(ctx context.Context, view View, remote Remote, imm uint32) (*Op, error) {
+	return p.lane().transfer(ctx, OpWriteImm, view, remote, view.size, imm)
+}
+
+// WriteImm is StartWriteImm and Wait.
+func (p *Peer) WriteImm(ctx context.Context, view View, remote Remote, imm uint32) error {
+	return wait(ctx)(p.StartWriteImm(ctx, view, remote, imm))
+}
+
+// StartRead begins to read all of remote into the beginning of view; see
+// [QP.StartRead].
+func (p *Peer) StartRead(ctx context.Context, view View, remote Remote) (*Op, error) {
+	return p.lane().transfer(ctx, OpRead, view, remote, remote.Size, 0)
+}
+
+// Read is StartRead and Wait.
+func (p *Peer) Read(ctx context.Context, view View, remote Remote) error {
+	return wait(ctx)(p.StartRead(ctx, view, remote))
+}
+
+// StartSend begins to send view as one message; see [QP.StartSend].
+func (p *Peer) StartSend(ctx context.Context, view View) (*Op, error) {
+	return p.lane().single(ctx, OpSend, func(b *Batch) { b.Send(view, 0) })
+}
+
+// Send is StartSend and Wait.
+func (p *Peer) Send(ctx context.Context, view View) error {
+	return wait(ctx)(p.StartSend(ctx, view))
+}
+
+// StartSendImm begins to send a message that carries imm beside its bytes.
+func (p *Peer) StartSendImm(ctx context.Context, view View, imm uint32) (*Op, error) {
+	return p.lane().single(ctx, OpSendImm, func(b *Batch) { b.SendImm(view, imm, 0) })
+}
+
+// SendImm is StartSendImm and Wait.
+func (p *Peer) SendImm(ctx context.Context, view View, imm uint32) error {
+	return wait(ctx)(p.StartSendImm(ctx, view, imm))
+}
+
+// StartFetchAdd begins an atomic addition, see [Batch.FetchAdd].
+func (p *Peer) StartFetchAdd(ctx context.Context, view View, remote Remote, add uint64) (*Op, error) {
+	return p.lane().single(ctx, OpFetchAdd, func(b *Batch) { b.FetchAdd(view, remote, add, 0) })
+}
+
+// FetchAdd is StartFetchAdd and Wait; see [QP.FetchAdd].
+func (p *Peer) FetchAdd(ctx context.Context, view View, remote Remote, add uint64) (uint64, error) {
+	return number(ctx, view)(p.StartFetchAdd(ctx, view, remote, add))
+}
+
+// StartCompareSwap begins an atomic replacement, see [Batch.CompareSwap].
+func (p *Peer) StartCompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (*Op, error) {
+	return p.lane().single(ctx, OpCompareSwap, func(b *Batch) { b.CompareSwap(view, remote, compare, swap, 0) })
+}
+
+// CompareSwap is StartCompareSwap and Wait; see [QP.CompareSwap].
+func (p *Peer) CompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (uint64, error) {
+	return number(ctx, view)(p.StartCompareSwap(ctx, view, remote, compare, swap))
+}
+
+func (p *Peer) lane() lane { return lane{q: p.p.q, owner: p.qp, to: p.p} }
+
+// peer returns the peer of an endpoint. The caller holds the queue pair.
+func (q *queuePair) peer(ctx context.Context, endpoint Endpoint) (*peer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := endpoint.validate(); err != nil { // it may not have come from a decoder
+		return nil, err
+	}
+	if want := q.qpType.peer(); endpoint.Type != want && endpoint.Type != 0 || want == 0 {
+		return nil, fmt.Errorf("a %s queue pair does not send to one of type %s", q.qpType, endpoint.Type)
+	}
+	if p, err := q.peers.find(endpoint); p != nil || err != nil {
+		return p, err
+	}
+	port, gid, err := q.currentPort()
+	if err != nil {
+		return nil, err
+	}
+	link, err := negotiate(q.cfg, &port, gid, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	ah, err := q.dom.addressHandle(link.path)
+	if err != nil {
+		return nil, err
+	}
+	return q.peers.add(&peer{q: q, endpoint: endpoint, ah: ah})
+}
+
+// find returns the peer of an endpoint, nil if there is none but room for one.
+func (ps *peers) find(endpoint Endpoint) (*peer, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.findLocked(endpoint)
+}
+
+func (ps *peers) findLocked(endpoint Endpoint) (*peer, error) {
+	p := ps.open[endpoint]
+	if p == nil && len(ps.open) >= ps.most {
+		return nil, fmt.Errorf("%d peers are open, the limit is MaxPeers: close those that are not needed", ps.most)
+	}
+	return p, nil
+}
+
+// add makes p known, unless somebody else was faster, whose peer it returns.
+func (ps *peers) add(p *peer) (*peer, error) {
+	known, err := ps.addOrFind(p)
+	if known == p {
+		return p, nil
+	}
+	return known, errors.Join(err, p.close())
+}
+
+func (ps *peers) addOrFind(p *peer) (*peer, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.closed {
+		return nil, os.ErrClosed
+	}
+	if known, err := ps.findLocked(p.endpoint); known != nil || err != nil {
+		return known, err
+	}
+	if ps.open == nil {
+		ps.open = make(map[Endpoint]*peer)
+	}
+	ps.open[p.endpoint] = p
+	return p, nil
+}
+
+// close closes all peers.
+func (ps *peers) close() (err error) {
+	ps.mu.Lock()
+	open := ps.open
+	ps.open, ps.closed = nil, true
+	ps.mu.Unlock()
+	for _, p := range open {
+		if closeErr := p.close(); err == nil {
+			err = closeErr
+		}
+	}
+	return err
+}
+
+// close gives up the address handle. Nobody finds p any more.
+func (p *peer) close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	return p.q.dom.releaseHandle(p.ah)
+}
+
+// hold keeps the address handle for a request, or says that the peer is closed.
+func (p *peer) hold() error {
+	if !p.closed.Load() && p.ah.h.Acquire() == nil {
+		return nil
+	}
+	return fmt.Errorf("the peer %s: %w", p.endpoint.address(), os.ErrClosed)
+}
+
+// release ends what hold began.
+func (p *peer) release() { p.ah.h.Release() }
+
+// addressHandle is the device's name for a way (struct ibv_ah).
+type addressHandle struct {
+	h     *handle.Handle
+	raw   capi.Ptr[ibverbs.AH]
+	path  Path
+	users int // peers; guarded by Domain.ahMu
+}
+
+// addressHandle returns the handle of a path, to be given back by releaseHandle.
+// The caller holds the domain.
+func (d *Domain) addressHandle(path Path) (*addressHandle, error) {
+	if ah := d.knownHandle(path, nil); ah != nil {
+		return ah, nil
+	}
+	attr := path.toC()
+	raw, err := ibverbs.CreateAH(d.pd, &attr)
+	if err != nil {
+		return nil, err
+	}
+	device := d.dev.id.name // destroying must not refer to the domain
+	ah := &addressHandle{raw: capi.PtrTo(raw), path: path}
+	ah.h = handle.New(handle.Spec{
+		Kind: "AH", Name: fmt.Sprintf("%s, %s", device, path.DestGID), Log: d.dev.logger, Parents: []*handle.Handle{d.h},
+		Destroy: func() error { return opError("destroy_ah", device, ibverbs.DestroyAH(raw)) },
+	})
+	known := d.knownHandle(path, ah)
+	if known != ah { // somebody else was faster
+		err = ah.h.Close()
+	}
+	return known, err
+}
+
+// knownHandle returns the handle of a path for one user more, or makes ah that.
+func (d *Domain) knownHandle(path Path, ah *addressHandle) *addressHandle {
+	d.ahMu.Lock()
+	defer d.ahMu.Unlock()
+	if known := d.ahs[path]; known != nil {
+		ah = known
+	}
+	if ah == nil {
+		return nil
+	}
+	if d.ahs == nil {
+		d.ahs = make(map[Path]*addressHandle)
+	}
+	d.ahs[path] = ah
+	ah.users++
+	return ah
+}
+
+// releaseHandle ends the handle with the last peer that uses it, and after the
+// requests that do.
+func (d *Domain) releaseHandle(ah *addressHandle) error {
+	d.ahMu.Lock()
+	ah.users--
+	last := ah.users == 0
+	if last {
+		delete(d.ahs, ah.path)
+	}
+	d.ahMu.Unlock()
+	if !last {
+		return nil
+	}
+	return ah.h.Close()
+}
