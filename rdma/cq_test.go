@@ -177,6 +177,7 @@ func TestWaitersShareACQ(t *testing.T) {
 // at the end of all tests) no object.
 func TestOpenAndCloseManyTimes(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.Connections)
 	dev := openDevice(t, name, nil)
 	dom, err := dev.Domain("many")
 	if err != nil {

@@ -33,7 +33,7 @@ func openDomain(t testing.TB, name string, cfg *rdma.Config) *rdma.Domain {
 func TestRealMemoryIsRegistered(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	dom := openDomain(t, name, nil)
-	m, err := dom.Alloc(10000, &rdma.MemoryConfig{Access: allRemote})
+	m, err := dom.Alloc(10000, &rdma.MemoryConfig{Access: transferable})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,9 @@ func TestRealMemoryIsRegistered(t *testing.T) {
 }
 
 func TestRealMemoryWithEveryAccess(t *testing.T) {
-	dom := openDomain(t, rdmatest.Devices(t, 1)[0], &rdma.Config{RelaxedOrdering: true})
+	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.Atomics)
+	dom := openDomain(t, name, &rdma.Config{RelaxedOrdering: true})
 	for _, access := range []rdma.Access{
 		0, rdma.AccessLocalWrite, rdma.AccessRemoteRead, rdma.AccessRemoteWrite, rdma.AccessRemoteAtomic,
 		allRemote, allRemote | rdma.AccessMWBind, rdma.AccessRelaxedOrdering,
@@ -156,7 +158,7 @@ func registerAliased(t *testing.T, dom *rdma.Domain, size, piece uintptr) *rdma.
 	if size >= 4<<30 {
 		rdmatest.Needs(t, dom.Device().Name(), rdmatest.LargeRegions)
 	}
-	m, err := dom.RegisterForeign(aliased(t, size, piece), uint64(size), &rdma.MemoryConfig{Access: allRemote})
+	m, err := dom.RegisterForeign(aliased(t, size, piece), uint64(size), &rdma.MemoryConfig{Access: transferable})
 	if errors.Is(err, syscall.ENOMEM) {
 		rdmatest.Skip(t, "needs an unlimited RLIMIT_MEMLOCK (make test-rxe has it): "+err.Error())
 	}
@@ -291,6 +293,7 @@ func TestDMABufWithoutDriverSupportIsUnsupported(t *testing.T) {
 // or page per round would show.
 func TestOpenAndCloseKeepsNothing(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.Connections)
 	round := func() {
 		dev, err := rdma.Open(name, nil)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/goverbs/goverbs/backends/efa"
 	_ "github.com/goverbs/goverbs/backends/mlx5"
 	_ "github.com/goverbs/goverbs/backends/verbs"
 	"github.com/goverbs/goverbs/internal/rdmatest"
@@ -19,7 +20,12 @@ type side struct {
 	mem *rdma.Memory
 }
 
-const allRemote = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
+// What peers may do to the memory of a test: all that there is, and what every
+// device can do.
+const (
+	allRemote    = transferable | rdma.AccessRemoteAtomic
+	transferable = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
+)
 
 // memSize is how much memory each side of a test has.
 const memSize = 64 << 10
@@ -40,6 +46,7 @@ func newSide(t testing.TB, device string, cfg *rdma.QPConfig) *side {
 // newSideWith is newSide with a configuration that needs the device.
 func newSideWith(t testing.TB, device string, config func(*rdma.Device) *rdma.QPConfig) *side {
 	t.Helper()
+	rdmatest.Needs(t, device, rdmatest.Connections)
 	s := &side{dev: openDevice(t, device, nil)}
 	var err error
 	if s.dom, err = s.dev.Domain("test"); err != nil {

@@ -6,12 +6,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/sim"
 )
 
 // Whatever the kernel refuses to end, Close says so, and it is in nobody's way.
 func TestAnyEndCanBeRefused(t *testing.T) {
+	rdmatest.Needs(t, rdmatest.Devices(t, 1)[0], rdmatest.Connections)
 	for verb, after := range map[string]int{
 		"destroy_qp": 0,
 		"destroy_cq": 1, // the first is a queue pair's own

@@ -38,7 +38,7 @@ func TestReportAgreesWithTheDevice(t *testing.T) {
 
 func TestReportOffersTheDeviceNoDMABuf(t *testing.T) {
 	f := newFabric(t, nil)
-	dev := openDevice(t, "sim_mlx5_0", nil)
+	dev := openDevice(t, f.Devices()[0], nil)
 	for _, tt := range []struct {
 		verb string
 		errno,

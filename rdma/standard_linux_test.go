@@ -96,6 +96,7 @@ func TestStandardDomainKeepsTheErrnoOfRegistration(t *testing.T) {
 
 func TestStandardDomainFailsToMakeAQueuePairWithAnError(t *testing.T) {
 	d, dom := standardDomain(t)
+	rdmatest.Needs(t, d.Name(), rdmatest.Connections)
 	cq, err := ibverbs.CreateCQ(d.ctx, 1, 0, nil, 0)
 	if err != nil {
 		t.Fatal(err)

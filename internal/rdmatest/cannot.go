@@ -11,6 +11,8 @@ type Feature string
 
 // Features that tests ask for by [Needs].
 const (
+	Connections        Feature = "reliable connections"
+	Atomics            Feature = "atomics"
 	MemoryWindowBounds Feature = "bounds of memory windows"
 	OnDemandPaging     Feature = "on-demand paging"
 	XRC                Feature = "XRC"
@@ -24,9 +26,14 @@ const (
 	CompositeMemory    Feature = "memory of many pieces"
 )
 
-// cannot lists what software devices can't do, each with its reason. Every
-// entry was seen on the kernels of Debian 12 (6.1 and 6.12).
+// cannot lists what devices can't do, each with its reason. Every entry of rxe
+// was seen on the kernels of Debian 12 (6.1 and 6.12).
 var cannot = map[string]map[Feature]string{
+	"sim_efa": {
+		Connections:  "EFA has datagrams only",
+		Atomics:      "EFA has none",
+		ReregisterMR: "EFA has no rereg_user_mr",
+	},
 	"rxe": {
 		MemoryWindowBounds: "rxe checks the bounds of the region only, not those of the window",
 		OnDemandPaging:     "rxe reports no ODP capability",
