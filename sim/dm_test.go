@@ -199,7 +199,7 @@ func TestMemoryOnTheDeviceIsCounted(t *testing.T) {
 	openNode(t, "sim_mlx5_0").allocDM(dmSize)
 }
 
-func TestMemoryOnTheDeviceIsImported(t *testing.T) {
+func TestDevicesAreImported(t *testing.T) {
 	newFabric(t, nil)
 	n := openNode(t, "sim_mlx5_0")
 	dm := n.allocDM(4096)
@@ -214,6 +214,12 @@ func TestMemoryOnTheDeviceIsImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.later(func() error { return ibverbs.CloseDevice(ctx) })
+	handle := *(*uint32)(unsafe.Add(unsafe.Pointer(n.pd), unsafe.Sizeof(uintptr(0)))) // behind ibv_pd.context
+	pd, err := ibverbs.ImportPD(ctx, handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.UnimportPD(pd) })
 	same, err := ibverbs.ImportDM(ctx, dm.Handle)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package sim_test
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -53,6 +54,9 @@ func TestCapabilitiesOfTheFirmware(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, c.got, c.want)
 		}
+	}
+	if page, _, err := n.queryCaps(7); err != nil || slices.Max(page) != 0 {
+		t.Errorf("flow tables: %v, want a page of zeros", err)
 	}
 	if _, status, err := n.queryCaps(0x55); !errors.Is(err, syscall.EREMOTEIO) || status != 3 {
 		t.Errorf("a page that is not there: status %d, %v; want 3, EREMOTEIO", status, err)

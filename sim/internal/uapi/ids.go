@@ -202,6 +202,14 @@ const (
 	AttrMlx5UARPageID     = driverNamespace + 4
 )
 
+// mlx5's addition to protection domains.
+const (
+	MethodMlx5PDQuery = driverNamespace
+
+	AttrMlx5PDQueryHandle = driverNamespace
+	AttrMlx5PDQueryPDN    = driverNamespace + 1
+)
+
 // Raw commands to mlx5's firmware that make and end an object.
 const (
 	MethodMlx5DEVXCreate  = driverNamespace

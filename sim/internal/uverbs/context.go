@@ -201,6 +201,7 @@ func init() {
 
 		write(uapi.CmdAllocPD):                     {"alloc_pd", (*Context).allocPD, nil},
 		{uapi.ObjectPD, uapi.MethodEnd, 0}:         {"dealloc_pd", endMethod[*pd], nil},
+		{uapi.ObjectPD, uapi.MethodMlx5PDQuery, 0}: {"query_pd", (*Context).queryPD, nil},
 		write(uapi.CmdCreateAH):                    {"create_ah", (*Context).createAH, nil},
 		{uapi.ObjectAH, uapi.MethodEnd, 0}:         {"destroy_ah", endMethod[*ah], nil},
 		write(uapi.CmdRegMR):                       {"reg_mr", (*Context).regMR, pin},

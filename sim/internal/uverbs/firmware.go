@@ -117,8 +117,8 @@ const (
 	capsGeneral      = 0x0
 	capsODP          = 0x2
 	capsAtomic       = 0x3
-	capsRoCE         = 0x4
 	capsDeviceMemory = 0xf
+	lastCaps         = 0x3f
 )
 
 // capabilities returns what a page says beyond zeros. Names and places are those
@@ -177,8 +177,6 @@ func (c *Context) capabilities(page uint16) (fields []capability, ok bool) {
 			{0x16, 0, 16, 4 | 8}, // atomic_size_qp
 			{0x1a, 0, 16, 4 | 8}, // atomic_size_dc
 		}, true
-	case capsRoCE:
-		return nil, true
 	case capsDeviceMemory:
 		return []capability{
 			{0x00, 0, 1, flag(l.MaxDM > 0)}, // memic
@@ -188,5 +186,5 @@ func (c *Context) capabilities(page uint16) (fields []capability, ok bool) {
 			{0x14, 0, 32, uint32(l.MaxDM)},
 		}, true
 	}
-	return nil, false
+	return nil, page <= lastCaps
 }

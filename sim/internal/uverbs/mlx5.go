@@ -65,6 +65,20 @@ func (Mlx5) pd(r *uapi.Request, p *fabric.PD) {
 	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5AllocPDResp{PDN: p.Num})
 }
 
+// queryPD tells of a domain that another opening of the device has made.
+func (c *Context) queryPD(r *uapi.Request) error {
+	if !c.isMlx5() {
+		return syscall.EPROTONOSUPPORT
+	}
+	h, _ := r.Handle(uapi.AttrMlx5PDQueryHandle)
+	p, err := lookup[*pd](&c.objects, h)
+	if err != nil {
+		return err
+	}
+	uapi.Out(r, uapi.AttrMlx5PDQueryPDN, p.Num)
+	return nil
+}
+
 // ah tells the Ethernet address, which the kernel would ask the network for.
 func (Mlx5) ah(c *Context, r *uapi.Request, _ *fabric.PD, a *uapi.AHAttr) (func(), error) {
 	mac, _ := c.fabric.MACOf(a.DGID)
