@@ -38,6 +38,7 @@ func TestAvailableMeansThatThereAreDevices(t *testing.T) {
 
 func TestBackendClaimsDevicesThatSpeakStandardVerbs(t *testing.T) {
 	for _, name := range rdmatest.Devices(t, 1) {
+		rdmatest.Needs(t, name, rdmatest.Connections)
 		d, err := verbs.Open(name, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -27,6 +27,14 @@ func TestMain(m *testing.M) {
 	rdmatest.Main(m)
 }
 
+// testDevice returns a device that filecopy can use.
+func testDevice(t *testing.T) string {
+	t.Helper()
+	device := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, device, rdmatest.Connections)
+	return device
+}
+
 // program returns the program with arguments, as a process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
@@ -107,13 +115,13 @@ func startServer(t *testing.T, device, file, back string) *server {
 }
 
 func TestFilesOfAllSizesComeBack(t *testing.T) {
-	devices := rdmatest.Devices(t, 1)
+	device := testDevice(t)
 	for _, size := range []int64{0, 1, chunkSize, windowSize + 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			file, back, dir := randomFile(t, size), filepath.Join(t.TempDir(), "back"), t.TempDir()
-			s := startServer(t, devices[0], file, back)
+			s := startServer(t, device, file, back)
 			copied := filepath.Join(dir, "copy")
-			out, err := program(t, "get", "-device", devices[len(devices)-1], "-from", s.addr, copied).CombinedOutput()
+			out, err := program(t, "get", "-device", device, "-from", s.addr, copied).CombinedOutput()
 			if err != nil {
 				t.Fatalf("get: %v\n%s", err, out)
 			}
@@ -137,7 +145,7 @@ func TestFilesOfAllSizesComeBack(t *testing.T) {
 }
 
 func TestDemoCopies(t *testing.T) {
-	rdmatest.Devices(t, 1)
+	testDevice(t)
 	out, err := program(t, "demo", "-size", "1").CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "sha256 ok\n") {
 		t.Errorf("demo: %v\n%s", err, out)
@@ -190,10 +198,10 @@ func TestPortInUseIsSaid(t *testing.T) {
 }
 
 func TestUnknownDeviceIsSaid(t *testing.T) {
-	devices := rdmatest.Devices(t, 1)
+	device := testDevice(t)
 	dir := t.TempDir()
-	s := startServer(t, devices[0], randomFile(t, 1), filepath.Join(t.TempDir(), "back"))
-	wantFailure(t, program(t, "get", "-device", "nonesuch_9", "-from", s.addr, dir+"/copy"), "nonesuch_9", devices[0])
+	s := startServer(t, device, randomFile(t, 1), filepath.Join(t.TempDir(), "back"))
+	wantFailure(t, program(t, "get", "-device", "nonesuch_9", "-from", s.addr, dir+"/copy"), "nonesuch_9", device)
 	wantEmpty(t, dir)
 	if err := s.Wait(); err == nil {
 		t.Error("the server ended well without a client")
@@ -209,9 +217,9 @@ func TestForbiddenFolderIsSaid(t *testing.T) {
 // midway once the client has begun to store it.
 func copyUntil(t *testing.T, dir string, midway func(s *server, client *exec.Cmd)) (s *server, said string, clientErr error) {
 	t.Helper()
-	devices := rdmatest.Devices(t, 1)
-	s = startServer(t, devices[0], randomFile(t, 64<<20), filepath.Join(t.TempDir(), "back"))
-	client := program(t, "get", "-device", devices[0], "-from", s.addr, filepath.Join(dir, "copy"))
+	device := testDevice(t)
+	s = startServer(t, device, randomFile(t, 64<<20), filepath.Join(t.TempDir(), "back"))
+	client := program(t, "get", "-device", device, "-from", s.addr, filepath.Join(dir, "copy"))
 	var stderr bytes.Buffer
 	client.Stderr = &stderr
 	if err := client.Start(); err != nil {
@@ -303,8 +311,8 @@ func TestProgressBarAtTheEnds(t *testing.T) {
 
 // A client that speaks nonsense, or nothing, ends the server with one line.
 func TestForeignClientEndsServer(t *testing.T) {
-	devices := rdmatest.Devices(t, 1)
-	s := startServer(t, devices[0], randomFile(t, 1), filepath.Join(t.TempDir(), "back"))
+	device := testDevice(t)
+	s := startServer(t, device, randomFile(t, 1), filepath.Join(t.TempDir(), "back"))
 	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)

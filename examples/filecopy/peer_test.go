@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
 func TestSilentPeerIsNotWaitedForWithoutEnd(t *testing.T) {
@@ -94,7 +92,7 @@ var errNoDescriptors = errors.New("too many open files")
 func (failingListener) Accept() (net.Conn, error) { return nil, errNoDescriptors }
 
 func TestServerThatCannotAcceptFails(t *testing.T) {
-	device := rdmatest.Devices(t, 1)[0]
+	device := testDevice(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
 func TestHello(t *testing.T) {
-	rdmatest.Devices(t, 1)
+	rdmatest.Needs(t, rdmatest.Devices(t, 1)[0], rdmatest.Connections)
 	if err := hello(t.Context()); err != nil {
 		t.Error(err)
 	}

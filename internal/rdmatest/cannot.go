@@ -1,7 +1,9 @@
 package rdmatest
 
 import (
+	"cmp"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -29,7 +31,7 @@ const (
 // cannot lists what devices can't do, each with its reason. Every entry of rxe
 // was seen on the kernels of Debian 12 (6.1 and 6.12).
 var cannot = map[string]map[Feature]string{
-	"sim_efa": {
+	"efa": {
 		Connections:  "EFA has datagrams only",
 		Atomics:      "EFA has none",
 		ReregisterMR: "EFA has no rereg_user_mr",
@@ -56,13 +58,12 @@ var cannotOn = map[string]map[string]map[Feature]string{
 	}},
 }
 
-// Needs skips the test if the device's driver, told from the device's name as
-// in rxe0 or sim_mlx5_0, is known not to have the feature. These skips are
-// counted and stay skips under RDMA_TEST_REQUIRE=1, since no machine could run
-// them.
+// Needs skips the test if the device's driver is known not to have the feature.
+// These skips are counted and stay skips under RDMA_TEST_REQUIRE=1, since no
+// machine could run them.
 func Needs(tb testing.TB, device string, f Feature) {
 	tb.Helper()
-	driver := strings.TrimRight(device, "_0123456789")
+	driver := driverOf(device)
 	if reason, ok := cannot[driver][f]; ok {
 		skip(tb, driver+" cannot do "+string(f)+": "+reason)
 	}
@@ -72,4 +73,15 @@ func Needs(tb testing.TB, device string, f Feature) {
 			skip(tb, driver+" of Linux "+kernel+"x cannot do "+string(f)+": "+reason)
 		}
 	}
+}
+
+// driverOf returns the driver of a device: as sysfs has it for hardware, whose
+// name may tell of a bus rather than of a driver, and else from the name as in
+// rxe0 or sim_efa_0.
+func driverOf(device string) string {
+	sysfs := cmp.Or(os.Getenv("SYSFS_PATH"), "/sys")
+	if driver, err := os.Readlink(filepath.Join(sysfs, "class/infiniband", device, "device/driver")); err == nil {
+		return filepath.Base(driver)
+	}
+	return strings.TrimPrefix(strings.TrimRight(device, "_0123456789"), "sim_")
 }

@@ -203,3 +203,20 @@ type recorder struct {
 }
 
 func (r *recorder) Errorf(format string, args ...any) { r.failure = fmt.Sprintf(format, args...) }
+
+func TestDriverIsToldBySysfsOrName(t *testing.T) {
+	sysfs := t.TempDir()
+	t.Setenv("SYSFS_PATH", sysfs)
+	device := filepath.Join(sysfs, "class/infiniband/rdmap16s27/device")
+	if err := os.MkdirAll(device, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../../../bus/pci/drivers/efa", filepath.Join(device, "driver")); err != nil {
+		t.Fatal(err)
+	}
+	for device, want := range map[string]string{"rdmap16s27": "efa", "rxe12": "rxe", "sim_efa_0": "efa"} {
+		if got := driverOf(device); got != want {
+			t.Errorf("the driver of %s is %q, want %q", device, got, want)
+		}
+	}
+}

@@ -50,8 +50,10 @@ func newObjects(t *testing.T) *objects {
 			t.Fatal(err)
 		}
 	}
+	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.Connections)
 	var err error
-	o.dev, err = rdma.Open(rdmatest.Devices(t, 1)[0], nil)
+	o.dev, err = rdma.Open(name, nil)
 	must(err)
 	o.dom, err = o.dev.Domain("")
 	must(err)
