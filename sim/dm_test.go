@@ -229,4 +229,15 @@ func TestDevicesAreImported(t *testing.T) {
 	if !bytes.Equal(n.buf[8192:8192+4096], n.buf[:4096]) {
 		t.Error("what is imported is not what was written")
 	}
+	// What is new belongs to both.
+	cq, err := ibverbs.CreateCQ(ctx, 16, 0, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DestroyCQ(cq) })
+	mr, err := ibverbs.RegMR(pd, capi.Addr(addr(n.buf)), bufSize, allAccess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DeregMR(mr) })
 }

@@ -58,6 +58,9 @@ func TestPyverbs(t *testing.T) {
 			out, err := p.wait()
 			results := parse(out)
 			t.Logf("%d pass, %d fail, %d are skipped", len(results["ok"]), len(results["FAIL"])+len(results["ERROR"]), len(results["skipped"]))
+			if !strings.Contains(out, "\nRan ") {
+				t.Fatalf("the suite did not come to its end: %v\n%s", err, out)
+			}
 			if len(results["ok"]) < c.pass {
 				t.Errorf("%d tests pass, want at least %d: %v\n%s", len(results["ok"]), c.pass, err, out)
 			}

@@ -202,6 +202,9 @@ const (
 	AttrMlx5UARPageID     = driverNamespace + 4
 )
 
+// AttrMlx5QueryContext has what Mlx5ContextResp has, for who imports a device.
+const AttrMlx5QueryContext = driverNamespace
+
 // mlx5's addition to protection domains.
 const (
 	MethodMlx5PDQuery = driverNamespace

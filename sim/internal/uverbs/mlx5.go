@@ -27,7 +27,11 @@ func (c *Context) isMlx5() bool {
 // one by one, as with kernels since 5.7.
 func (Mlx5) context(c *Context, r *uapi.Request) {
 	l := &c.device.Limits
-	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5ContextResp{
+	attr := uint16(uapi.AttrUHWOut)
+	if r.Method == uapi.MethodQueryContext {
+		attr = uapi.AttrMlx5QueryContext
+	}
+	uapi.Out(r, attr, uapi.Mlx5ContextResp{
 		QPTabSize:      1 << 18,
 		BFRegSize:      512,
 		CacheLineSize:  64,
