@@ -37,7 +37,7 @@ func newStation(t testing.TB, device string, kind rdma.QPType, cfg *rdma.QPConfi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, s.dom.Close()) })
-	if s.mem, err = s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: allRemote}); err != nil {
+	if s.mem, err = s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: accessOn(s.dev)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, s.mem.Close()) })
@@ -182,6 +182,7 @@ func TestPeersAreSharedBoundedAndClosed(t *testing.T) {
 
 func TestRequestsNeedTheRightDestination(t *testing.T) {
 	device := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, device, rdmatest.Connections)
 	dev := openDevice(t, device, nil)
 	cfg := &rdma.QPConfig{CQ: newCQ(t, dev)}
 	dom, err := dev.Domain("test")
@@ -271,8 +272,12 @@ func TestTypesThatTheBackendLacks(t *testing.T) {
 	dev := openDevice(t, rdmatest.Devices(t, 1)[0], nil)
 	dom, err := dev.Domain("test")
 	check(t, err)
-	if _, err := dom.CreateSRD(nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "has no SRD queue pairs") {
-		t.Errorf("SRD: %v", err)
+	lacks := rdma.SRD
+	if dev.Backend() == "efa" {
+		lacks = rdma.DCTarget
+	}
+	if _, err := makers[lacks](dom, nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), fmt.Sprintf("has no %s queue pairs", lacks)) {
+		t.Errorf("%s: %v", lacks, err)
 	}
 	for name, cfg := range map[string]*rdma.QPConfig{"MaxPeers is -1": {MaxPeers: -1}} {
 		if _, err := dom.CreateUD(cfg); err == nil || !strings.Contains(err.Error(), name) {

@@ -129,6 +129,7 @@ func TestCompositeMemoryOfDeviceMemory(t *testing.T) {
 
 func TestAnyVerbOfDeviceMemoryCanFail(t *testing.T) {
 	f := newFabric(t, nil)
+	rdmatest.Needs(t, f.Devices()[0], rdmatest.DeviceMemory)
 	failEachVerb(t, f, f.Devices()[0], []string{"alloc_dm", "reg_dm_mr"}, func(_ context.Context, device string) error {
 		dev, err := rdma.Open(device, nil)
 		if err != nil {

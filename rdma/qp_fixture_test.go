@@ -27,6 +27,14 @@ const (
 	transferable = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead
 )
 
+// accessOn returns all that peers may do to memory of the device.
+func accessOn(dev *rdma.Device) rdma.Access {
+	if dev.Info().AtomicCap == rdma.AtomicNone {
+		return transferable
+	}
+	return allRemote
+}
+
 // memSize is how much memory each side of a test has.
 const memSize = 64 << 10
 

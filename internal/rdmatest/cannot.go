@@ -32,9 +32,14 @@ const (
 // was seen on the kernels of Debian 12 (6.1 and 6.12).
 var cannot = map[string]map[Feature]string{
 	"efa": {
-		Connections:  "EFA has datagrams only",
-		Atomics:      "EFA has none",
-		ReregisterMR: "EFA has no rereg_user_mr",
+		Connections:        "EFA has datagrams only",
+		Atomics:            "EFA has none",
+		ReregisterMR:       "EFA has no rereg_user_mr",
+		OnDemandPaging:     "EFA reports no ODP capability",
+		XRC:                "EFA has no connections",
+		DeviceMemory:       "EFA has no memory of its own",
+		DynamicConnections: "EFA has no connections",
+		CompositeMemory:    "EFA has no keys for other memory",
 	},
 	"rxe": {
 		MemoryWindowBounds: "rxe checks the bounds of the region only, not those of the window",
