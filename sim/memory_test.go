@@ -163,14 +163,74 @@ func TestNothingOnDemand(t *testing.T) {
 	}
 }
 
-func TestAdviceIsUnsupported(t *testing.T) {
+func TestMemoryIsFetchedOnAdvice(t *testing.T) {
 	newFabric(t, nil)
-	for _, device := range []string{"sim_mlx5_0", "sim_efa_0"} {
-		n := openNode(t, device)
-		sge := &take[ibverbs.SGE](n, 1)[0]
-		*sge = ibverbs.SGE{Addr: addr(n.buf), Length: 100, LKey: n.mr.LKey}
-		if err := ibverbs.AdviseMR(n.pd, ibverbs.IBV_ADVISE_MR_ADVICE_PREFETCH, ibverbs.IBV_ADVISE_MR_FLAG_FLUSH, sge, 1); !errors.Is(err, syscall.EOPNOTSUPP) {
-			t.Errorf("%s: %v", device, err)
+	n := openNode(t, "sim_mlx5_0")
+	far, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return unix.Munmap(far) })
+	if err := unix.Madvise(far, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) { // of a kernel without
+		t.Fatal(err)
+	}
+	resident := func() int { // of the pages, how many are there
+		t.Helper()
+		there := make([]byte, len(far)/4096)
+		if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(addr(far)), uintptr(len(far)), uintptr(unsafe.Pointer(&there[0]))); e != 0 {
+			t.Fatal(e)
 		}
+		return bytes.Count(there, []byte{1})
+	}
+	pd, err := ibverbs.AllocPD(n.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DeallocPD(pd) })
+	paged := n.register(far, ibverbs.IBV_ACCESS_ON_DEMAND|ibverbs.IBV_ACCESS_LOCAL_WRITE)
+	readOnly := n.register(far, ibverbs.IBV_ACCESS_ON_DEMAND)
+	advise := func(pd *ibverbs.PD, advice ibverbs.AdviseMRAdvice, flags ibverbs.UverbsAdviseMRFlag, key uint32, off, length int) error {
+		sge := &take[ibverbs.SGE](n, 1)[0]
+		*sge = ibverbs.SGE{Addr: addr(far) + uint64(off), Length: uint32(length), LKey: key}
+		return ibverbs.AdviseMR(pd, advice, flags, sge, 1)
+	}
+	const (
+		fetch      = ibverbs.IBV_ADVISE_MR_ADVICE_PREFETCH
+		fetchWrite = ibverbs.IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
+		noFault    = ibverbs.IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
+		flush      = ibverbs.IBV_ADVISE_MR_FLAG_FLUSH
+	)
+	for _, c := range []struct {
+		name        string
+		pd          *ibverbs.PD
+		advice      ibverbs.AdviseMRAdvice
+		flags       ibverbs.UverbsAdviseMRFlag
+		key         uint32
+		off, length int
+		want        error
+		pages       int // that are there then
+	}{
+		{"what is there", n.pd, noFault, flush, paged.LKey, 0, 1 << 16, nil, 0},
+		{"a page", n.pd, fetch, flush, paged.LKey, 5000, 10, nil, 1},
+		{"two pages", n.pd, fetchWrite, flush, paged.LKey, 12280, 10, nil, 3},
+		{"one that is only read", n.pd, fetchWrite, flush, readOnly.LKey, 0, 10, syscall.EPERM, 3},
+		{"one beyond the end", n.pd, fetch, flush, paged.LKey, 1<<16 - 5, 10, syscall.EFAULT, 3},
+		{"one beyond the end, without waiting", n.pd, fetch, 0, paged.LKey, 1<<16 - 5, 10, nil, 3},
+		{"of another domain", pd, fetch, flush, paged.LKey, 0, 10, syscall.EPERM, 3},
+		{"of no region", n.pd, fetch, flush, paged.LKey + 0x100000, 0, 10, syscall.ENOENT, 3},
+		{"of a region that is not paged", n.pd, fetch, flush, n.mr.LKey, 0, 10, syscall.ENOENT, 3},
+		{"an advice of tomorrow", n.pd, 9, flush, paged.LKey, 0, 10, syscall.EOPNOTSUPP, 3},
+		{"a flag of tomorrow", n.pd, fetch, 2, paged.LKey, 0, 10, syscall.EINVAL, 3},
+	} {
+		err := advise(c.pd, c.advice, c.flags, c.key, c.off, c.length)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if got := resident(); got != c.pages {
+			t.Errorf("%s: %d pages are there, want %d", c.name, got, c.pages)
+		}
+	}
+	if err := advise(openNode(t, "sim_efa_0").pd, fetch, flush, paged.LKey, 0, 10); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("on an EFA: %v, want EOPNOTSUPP", err)
 	}
 }

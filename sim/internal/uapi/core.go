@@ -166,6 +166,14 @@ type ReregMRResp struct {
 	LKey, RKey uint32
 }
 
+// SGE is struct ib_uverbs_sge.
+type SGE struct {
+	_      structs.HostLayout
+	Addr   uint64
+	Length uint32
+	LKey   uint32
+}
+
 // AllocMW is struct ib_uverbs_alloc_mw.
 type AllocMW struct {
 	_        structs.HostLayout

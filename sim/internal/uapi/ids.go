@@ -126,6 +126,11 @@ const (
 	MethodMRQuery     = 3
 	MethodMRRegDMABuf = 4
 
+	AttrMRAdvicePD    = 0
+	AttrMRAdvice      = 1
+	AttrMRAdviceFlags = 2
+	AttrMRAdviceList  = 3
+
 	AttrMRQueryHandle = 0
 	AttrMRQueryLKey   = 1
 	AttrMRQueryRKey   = 2

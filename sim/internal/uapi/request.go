@@ -147,6 +147,16 @@ func (r *Request) Bytes(id uint16) []byte {
 	return nil
 }
 
+// List returns a copy of an attribute that is a number of structures.
+func List[T any](r *Request, id uint16) []T {
+	b := r.Bytes(id)
+	list := make([]T, len(b)/int(unsafe.Sizeof(*new(T))))
+	if len(list) > 0 {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), len(list)*int(unsafe.Sizeof(*new(T)))), b)
+	}
+	return list
+}
+
 // OutLen returns how many bytes the caller has room for.
 func (r *Request) OutLen(id uint16) int {
 	if a := r.find(id); a != nil {

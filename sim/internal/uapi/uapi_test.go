@@ -1,6 +1,7 @@
 package uapi
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -19,6 +20,7 @@ func TestStructuresHaveTheKernelsSizes(t *testing.T) {
 		{"ib_uverbs_gid_entry", unsafe.Sizeof(GIDEntry{}), 32},
 		{"ib_uverbs_reg_mr", unsafe.Sizeof(RegMR{}), 40},
 		{"ib_uverbs_reg_mr_resp", unsafe.Sizeof(RegMRResp{}), 12},
+		{"ib_uverbs_sge", unsafe.Sizeof(SGE{}), 16},
 		{"ib_uverbs_rereg_mr", unsafe.Sizeof(ReregMR{}), 48},
 		{"ib_uverbs_alloc_mw", unsafe.Sizeof(AllocMW{}), 16},
 		{"ib_uverbs_open_xrcd", unsafe.Sizeof(OpenXRCD{}), 16},
@@ -107,6 +109,22 @@ func TestAttributes(t *testing.T) {
 	r.SetHandle(4, 77)
 	if h, ok := r.Handle(4); !ok || h != 77 {
 		t.Errorf("handle is %d, %v", h, ok)
+	}
+}
+
+var list = [3]SGE{{Addr: 1, Length: 2, LKey: 3}, {Addr: 4}, {Addr: 5}}
+
+func TestLists(t *testing.T) {
+	m := newMessage(attr{ID: 1, Len: uint16(unsafe.Sizeof(list)) - 8, Data: uint64(uintptr(unsafe.Pointer(&list)))})
+	r, err := ParseRequest(unsafe.Pointer(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := List[SGE](&r, 1); !slices.Equal(got, list[:2]) {
+		t.Errorf("got %v, want the whole ones of %v", got, list)
+	}
+	if got := List[SGE](&r, 2); len(got) != 0 {
+		t.Errorf("got %v without the attribute", got)
 	}
 }
 

@@ -225,13 +225,65 @@ func (c *Context) regDMABuf(r *uapi.Request) error {
 	return nil
 }
 
-// adviseMR refuses as mlx5's driver does in a kernel that can't page on demand:
-// memory is reached where it is, and nothing can be fetched ahead.
-func (c *Context) adviseMR(*uapi.Request) error {
+// Advice on memory: to fetch it, to fetch it for writing, or no more than what
+// needs no fault.
+const (
+	advicePrefetch = iota
+	advicePrefetchWrite
+	advicePrefetchNoFault
+
+	adviceFlush = 1 << 0 // wait for the outcome
+)
+
+// adviseMR fetches memory that is paged on demand. What comes of it only those
+// learn who wait.
+func (c *Context) adviseMR(r *uapi.Request) error {
 	if !c.isMlx5() {
 		return syscall.EPROTONOSUPPORT
 	}
-	return syscall.EOPNOTSUPP
+	advice, flags := r.Uint(uapi.AttrMRAdvice), r.Uint(uapi.AttrMRAdviceFlags)
+	switch {
+	case advice > advicePrefetchNoFault || !c.device.Limits.OnDemand:
+		return syscall.EOPNOTSUPP
+	case flags&^adviceFlush != 0:
+		return syscall.EINVAL
+	}
+	ph, _ := r.Handle(uapi.AttrMRAdvicePD)
+	p, err := lookup[*pd](&c.objects, ph)
+	if err != nil {
+		return err
+	}
+	for _, s := range uapi.List[uapi.SGE](r, uapi.AttrMRAdviceList) {
+		m := c.device.MR(s.LKey)
+		switch {
+		case m == nil || m.Access&fabric.OnDemand == 0:
+			return syscall.ENOENT
+		case m.PD != p.PD, advice == advicePrefetchWrite && m.Access&fabric.LocalWrite == 0:
+			return syscall.EPERM
+		}
+		if !prefetch(m, &s, advice) && flags&adviceFlush != 0 {
+			return syscall.EFAULT
+		}
+	}
+	return nil
+}
+
+// prefetch reports whether a piece is within the region and there.
+func prefetch(m *fabric.MR, s *uapi.SGE, advice uint64) bool {
+	off, n := s.Addr-m.IOVA, uint64(s.Length)
+	if s.Addr < m.IOVA || off > m.Len || n > m.Len-off {
+		return false
+	}
+	if advice == advicePrefetchNoFault || n == 0 || !knowsPopulate() {
+		return true
+	}
+	start := uint64(m.Addr) + off
+	first := start &^ (pageSize - 1)
+	how := unix.MADV_POPULATE_READ
+	if m.Access&fabric.LocalWrite != 0 {
+		how = unix.MADV_POPULATE_WRITE
+	}
+	return madvise(first, (start+n+pageSize-1)&^(pageSize-1)-first, how) == nil
 }
 
 func (c *Context) queryMR(r *uapi.Request) error {
