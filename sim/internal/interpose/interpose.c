@@ -64,6 +64,10 @@ int sim_add_file(int fd, uint64_t id, uint32_t rdev)
 
 	if (raw_fstat(fd, &st))
 		return errno;
+	/* A file that had the number was closed by a raw call. */
+	for (i = 0; i < used; i++)
+		if (files[i].fd == fd)
+			__atomic_store_n(&files[i].fd, -1, __ATOMIC_RELAXED);
 	for (i = 0; i < used && files[i].id; i++)
 		;
 	if (i == sizeof(files) / sizeof(files[0]))
@@ -94,6 +98,18 @@ static const struct file *find(const struct stat *st)
 	for (i = 0; i < n; i++)
 		if (__atomic_load_n(&files[i].id, __ATOMIC_ACQUIRE) &&
 		    files[i].ino == st->st_ino && files[i].dev == st->st_dev)
+			return &files[i];
+	return NULL;
+}
+
+/* The file that was opened with the number, unless a raw call closed it since. */
+static const struct file *find_number(int fd)
+{
+	int i, n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
+
+	for (i = 0; i < n; i++)
+		if (__atomic_load_n(&files[i].id, __ATOMIC_ACQUIRE) &&
+		    __atomic_load_n(&files[i].fd, __ATOMIC_RELAXED) == fd)
 			return &files[i];
 	return NULL;
 }
@@ -261,7 +277,10 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (request != VERBS_IOCTL || !(f = find_fd(fd)))
+	if (request != VERBS_IOCTL)
+		return syscall(SYS_ioctl, fd, request, arg);
+	/* The number is enough: no other file would be asked that. A duplicate has another. */
+	if (!(f = find_number(fd)) && !(f = find_fd(fd)))
 		return syscall(SYS_ioctl, fd, request, arg);
 	err = goverbs_sim_ioctl(f->id, arg);
 	if (!err)
@@ -272,10 +291,10 @@ int ioctl(int fd, unsigned long request, ...)
 
 int close(int fd)
 {
-	const struct file *f = find_fd(fd);
+	const struct file *f = find_number(fd);
 
 	/* A duplicate may go; the device stays open. */
-	if (f && f->fd == fd)
+	if (f && f == find_fd(fd))
 		goverbs_sim_closed(f->id);
 	return syscall(SYS_close, fd);
 }
