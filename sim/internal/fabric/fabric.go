@@ -102,17 +102,21 @@ func (f *Fabric) RemovePoller(p Poller) { f.pollers = remove(f.pollers, p) }
 // Lock takes the lock.
 func (f *Fabric) Lock() {
 	f.mu.Lock()
-	f.clock = f.elapsed()
+	f.clock = 0 // not read
 }
-
-func (f *Fabric) elapsed() time.Duration { return time.Since(f.start) }
 
 // Unlock gives it back.
 func (f *Fabric) Unlock() { f.mu.Unlock() }
 
-// Now is the fabric's clock: what has passed since it was made, as of when the
-// lock was taken.
-func (f *Fabric) Now() time.Duration { return f.clock }
+// Now is the fabric's clock: what has passed since it was made.
+func (f *Fabric) Now() time.Duration {
+	if f.clock == 0 {
+		f.clock = f.elapsed()
+	}
+	return f.clock
+}
+
+func (f *Fabric) elapsed() time.Duration { return time.Since(f.start) }
 
 // oldSpan is where atomics leave what they found.
 func (f *Fabric) oldSpan(n uint64) dma.Span {
