@@ -153,6 +153,26 @@ func Guard(f func()) (err error) {
 	return nil
 }
 
+// pageSize is the smallest that hosts have.
+const pageSize = 4096
+
+// Touch checks that n bytes from a page's begin are memory that can be read
+// and, if write is set, written. It brings in pages that were not there yet and
+// changes nothing. The error is a *FaultError.
+func Touch(start Addr, n uint64, write bool) error {
+	return Guard(func() {
+		var seen byte
+		for off := uint64(0); off < n; off += pageSize {
+			if at := start + Addr(off); write {
+				rewrite((*uint32)(at.pointer()))
+			} else {
+				seen |= at.Bytes(1)[0]
+			}
+		}
+		runtime.KeepAlive(seen)
+	})
+}
+
 // Copy copies src to dst until either ends, and returns the bytes copied.
 // The error is a *FaultError.
 func Copy(dst, src []Span) (n uint64, err error) {

@@ -135,3 +135,43 @@ func TestFieldsKeepTheirCarries(t *testing.T) {
 		}
 	}
 }
+
+func TestTouchFindsWhatIsNotThere(t *testing.T) {
+	const page = 4096
+	mem := pages(t, 4*page)
+	defer syscall.Munmap(mem)
+	mem[3*page] = 7
+	if err := syscall.Mprotect(mem[page:2*page], syscall.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mprotect(mem[2*page:3*page], syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	at := addrOf(mem)
+	for _, c := range []struct {
+		name  string
+		at    Addr
+		pages int
+		write bool
+		ok    bool
+	}{
+		{"nothing", at + 2*page, 0, true, true},
+		{"to read", at, 2, false, true},
+		{"to write", at, 1, true, true},
+		{"read-only to write", at, 2, true, false},
+		{"protected", at, 3, false, false},
+		{"behind it", at + 3*page, 1, true, true},
+		{"first page of all", 0, 1, false, false},
+		{"no such address", 0xdead << 48, 1, false, false},
+		{"of the kernel", 1<<64 - page, 1, false, false},
+	} {
+		err := Touch(c.at, uint64(c.pages)*page, c.write)
+		var fault *FaultError
+		if c.ok != (err == nil) || err != nil && !errors.As(err, &fault) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if mem[3*page] != 7 {
+		t.Error("touching changed memory")
+	}
+}

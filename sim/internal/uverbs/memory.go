@@ -67,24 +67,11 @@ func pinPages(in *uapi.RegMR) error {
 	if !mayLock(pinned.Load() + n) {
 		return syscall.ENOMEM
 	}
-	advice := unix.MADV_POPULATE_READ
-	if access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0 {
-		advice = unix.MADV_POPULATE_WRITE
+	write := access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0
+	if dma.Touch(dma.Addr(first), n, write) != nil {
+		return syscall.EFAULT
 	}
-	err := madvise(first, n, advice)
-	switch err {
-	case nil:
-		return nil
-	case syscall.EINVAL:
-		// Either the kernel, before 5.14, does not know the advice, or the pages
-		// can't be had that way. The former is asked only whether they are mapped.
-		if !knowsPopulate() && madvise(first, n, unix.MADV_NORMAL) == nil {
-			return nil
-		}
-	case syscall.EAGAIN, syscall.EINTR:
-		return syscall.EAGAIN
-	}
-	return syscall.EFAULT
+	return nil
 }
 
 // pinned counts the bytes of all regions of the process.
@@ -101,18 +88,6 @@ func mayLock(n uint64) bool {
 	var data [2]unix.CapUserData
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
 }
-
-func madvise(start, length uint64, advice int) error {
-	_, _, e := unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(length), uintptr(advice))
-	if e != 0 {
-		return e
-	}
-	return nil
-}
-
-// knowsPopulate reports whether the kernel knows MADV_POPULATE_READ, by an empty
-// range.
-func knowsPopulate() bool { return madvise(0, 0, unix.MADV_POPULATE_READ) == nil }
 
 func (c *Context) regMR(r *uapi.Request) error {
 	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
@@ -274,16 +249,12 @@ func prefetch(m *fabric.MR, s *uapi.SGE, advice uint64) bool {
 	if s.Addr < m.IOVA || off > m.Len || n > m.Len-off {
 		return false
 	}
-	if advice == advicePrefetchNoFault || n == 0 || !knowsPopulate() {
+	if advice == advicePrefetchNoFault || n == 0 {
 		return true
 	}
-	start := uint64(m.Addr) + off
+	start := m.Addr + dma.Addr(off)
 	first := start &^ (pageSize - 1)
-	how := unix.MADV_POPULATE_READ
-	if m.Access&fabric.LocalWrite != 0 {
-		how = unix.MADV_POPULATE_WRITE
-	}
-	return madvise(first, (start+n+pageSize-1)&^(pageSize-1)-first, how) == nil
+	return dma.Touch(first, uint64(start-first)+n, m.Access&fabric.LocalWrite != 0) == nil
 }
 
 func (c *Context) queryMR(r *uapi.Request) error {
