@@ -1,6 +1,7 @@
 package rdma_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"syscall"
@@ -20,17 +21,21 @@ func TestAnyEndCanBeRefused(t *testing.T) {
 		"dereg_mr":   0,
 		"dealloc_pd": 0,
 	} {
-		t.Run(verb, func(t *testing.T) {
-			inOwnProcess(t, func() {
-				f := newFabric(t, nil)
-				device := f.Devices()[0]
-				plan(t, f.FailVerb, sim.VerbFault{Verb: verb, Err: syscall.EBUSY, After: after})
-				err := lifecycle(deadline(t), device)
-				wantText(t, "lifecycle", err, syscall.EBUSY, verb+" "+device)
-				check(t, lifecycle(deadline(t), device))
-			})
-		})
+		t.Run(verb, func(t *testing.T) { refuseEnd(t, sim.VerbFault{Verb: verb, After: after}, lifecycle) })
 	}
+}
+
+// refuseEnd has the kernel refuse to end something once in a lifecycle.
+func refuseEnd(t *testing.T, v sim.VerbFault, lifecycle func(ctx context.Context, device string) error) {
+	t.Helper()
+	inOwnProcess(t, func() {
+		f := newFabric(t, nil)
+		device := f.Devices()[0]
+		v.Err = syscall.EBUSY
+		plan(t, f.FailVerb, v)
+		wantText(t, "lifecycle", lifecycle(deadline(t), device), v.Err, v.Verb+" "+device)
+		check(t, lifecycle(deadline(t), device))
+	})
 }
 
 // Memory that the kernel keeps registered is not freed: a peer that has the key

@@ -14,6 +14,7 @@ type Feature string
 // Features that tests ask for by [Needs].
 const (
 	Connections        Feature = "reliable connections"
+	ReliableDatagrams  Feature = "reliable datagrams"
 	Atomics            Feature = "atomics"
 	MemoryWindowBounds Feature = "bounds of memory windows"
 	OnDemandPaging     Feature = "on-demand paging"
@@ -41,7 +42,11 @@ var cannot = map[string]map[Feature]string{
 		DynamicConnections: "EFA has no connections",
 		CompositeMemory:    "EFA has no keys for other memory",
 	},
+	"mlx5": {
+		ReliableDatagrams: "only EFA has SRD",
+	},
 	"rxe": {
+		ReliableDatagrams:  "only EFA has SRD",
 		MemoryWindowBounds: "rxe checks the bounds of the region only, not those of the window",
 		OnDemandPaging:     "rxe reports no ODP capability",
 		XRC:                "rxe has no XRC domains",
@@ -86,7 +91,7 @@ func Needs(tb testing.TB, device string, f Feature) {
 func driverOf(device string) string {
 	sysfs := cmp.Or(os.Getenv("SYSFS_PATH"), "/sys")
 	if driver, err := os.Readlink(filepath.Join(sysfs, "class/infiniband", device, "device/driver")); err == nil {
-		return filepath.Base(driver)
+		return strings.TrimSuffix(filepath.Base(driver), "_core")
 	}
 	return strings.TrimPrefix(strings.TrimRight(device, "_0123456789"), "sim_")
 }

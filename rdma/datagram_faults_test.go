@@ -1,0 +1,226 @@
+package rdma_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/sim"
+)
+
+// onEachDatagramType runs a test on each type of queue pairs for datagrams that
+// the emulated devices have.
+func onEachDatagramType(t *testing.T, test func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType)) {
+	for _, kind := range []rdma.QPType{rdma.UD, rdma.SRD} {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, nil)
+			device := f.Devices()[0]
+			if kind == rdma.SRD {
+				rdmatest.Needs(t, device, rdmatest.ReliableDatagrams)
+			}
+			test(t, f, device, kind)
+		})
+	}
+}
+
+// datagramLifecycle returns what goes through all that a program makes to send a
+// message without a connection, and closes it again. It ends at the first error.
+func datagramLifecycle(kind rdma.QPType) func(ctx context.Context, device string) error {
+	return func(ctx context.Context, device string) (err error) {
+		var closers []func() error
+		defer func() {
+			for i := len(closers) - 1; i >= 0; i-- {
+				err = errors.Join(err, closers[i]())
+			}
+		}()
+		dev, err := rdma.Open(device, nil)
+		if err != nil {
+			return err
+		}
+		closers = append(closers, dev.Close)
+		dom, err := dev.Domain("lifecycle")
+		if err != nil {
+			return err
+		}
+		closers = append(closers, dom.Close)
+		mem, err := dom.Alloc(4096, nil)
+		if err != nil {
+			return err
+		}
+		closers = append(closers, mem.Close)
+		var qps []*rdma.DatagramQP
+		for range 2 {
+			qp, err := makers[kind](dom, nil)
+			if err != nil {
+				return err
+			}
+			closers = append(closers, qp.Close)
+			qps = append(qps, qp)
+		}
+		endpoint, err := qps[1].Endpoint()
+		if err != nil {
+			return err
+		}
+		peer, err := qps[0].Peer(ctx, endpoint)
+		if err != nil {
+			return err
+		}
+		closers = append(closers, peer.Close)
+		recv, err := qps[1].StartRecv(ctx, mem.View())
+		if err != nil {
+			return err
+		}
+		message, err := mem.Slice(0, 100)
+		if err != nil {
+			return err
+		}
+		return errors.Join(peer.Send(ctx, message), recv.Wait(ctx))
+	}
+}
+
+func TestAnyVerbOfDatagramsCanFail(t *testing.T) {
+	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
+		failEachVerb(t, f, device, append([]string{"create_ah"}, makingVerbs...), datagramLifecycle(kind))
+	})
+}
+
+func TestAnyEndOfDatagramsCanBeRefused(t *testing.T) {
+	onEachDatagramType(t, func(t *testing.T, _ *sim.Fabric, device string, kind rdma.QPType) {
+		for _, verb := range []string{"destroy_ah", "destroy_qp", "dereg_mr", "dealloc_pd"} {
+			t.Run(verb, func(t *testing.T) { refuseEnd(t, sim.VerbFault{Verb: verb}, datagramLifecycle(kind)) })
+		}
+	})
+}
+
+// Memory that is closed under datagrams stays until the last of them has ended.
+func TestMemoryClosedUnderDatagramsStays(t *testing.T) {
+	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
+		a, b := newStation(t, device, kind, nil), newStation(t, device, kind, nil)
+		fill(t, a.mem, 5)
+		want := contents(t, a.mem)[:500]
+		f.Pause()
+		recv, err := b.qp.StartRecv(deadline(t), slice(t, b.mem, 0, 1000))
+		check(t, err)
+		send, err := a.peerOf(t, b).StartSend(deadline(t), slice(t, a.mem, 0, 500))
+		check(t, err)
+		check(t, a.mem.Close())
+		wantNotReleased(t, a.mem)
+		f.Resume()
+		check(t, send.Wait(deadline(t)))
+		<-a.mem.Released()
+		check(t, recv.Wait(deadline(t)))
+		same(t, "message", contents(t, b.mem)[recv.Result().Bytes-500:], want)
+	})
+}
+
+// Close reports what a device had not yet begun as flushed, each request once.
+func TestCloseReportsEveryDatagramOnce(t *testing.T) {
+	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
+		const posted, done = 8, 3
+		dev := openDevice(t, device, nil)
+		cq := newCQ(t, dev)
+		dom, err := dev.Domain("test")
+		check(t, err)
+		mem, err := dom.Alloc(memSize, nil)
+		check(t, err)
+		t.Cleanup(func() { check(t, mem.Close()) })
+		qp, err := makers[kind](dom, &rdma.QPConfig{CQ: cq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := newStation(t, device, kind, nil)
+		endpoint, err := other.qp.Endpoint()
+		check(t, err)
+		peer, err := qp.Peer(deadline(t), endpoint)
+		check(t, err)
+		f.Pause()
+		batch, recvs := qp.Batch().To(peer), qp.RecvBatch()
+		for i := range uint64(posted) {
+			_, err := other.qp.StartRecv(deadline(t), slice(t, other.mem, 100*i, 100))
+			check(t, err)
+			batch.Send(slice(t, mem, 0, 8), i)
+			recvs.Recv(slice(t, mem, 1000, 100), posted+i)
+		}
+		for _, post := range []func() (int, error){batch.Post, recvs.Post} {
+			if _, err := post(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := f.Step(done); n != done {
+			t.Fatalf("the device did %d requests, want %d", n, done)
+		}
+		check(t, qp.Close())
+		seen, good := make(map[uint64]int), 0
+		for _, wc := range waitFor(t, cq, 2*posted) {
+			seen[wc.Token]++
+			if err := wc.Err(); err == nil {
+				good++
+			} else if !errors.Is(err, os.ErrClosed) || wc.Status != rdma.WCWRFlushErr || wc.Bytes != 0 || wc.HasImm || wc.SrcQP != 0 {
+				t.Errorf("request %d ended with %v: %+v", wc.Token, err, wc)
+			}
+		}
+		if len(seen) != 2*posted || good != done {
+			t.Errorf("requests were reported %v times, %d of them as done, want each once and %d", seen, good, done)
+		}
+	})
+}
+
+// Mistakes are told apart, and before anything goes to the device.
+func TestBatchOfDatagramsRefusesMistakes(t *testing.T) {
+	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
+		dev := openDevice(t, device, nil)
+		dom, err := dev.Domain("test")
+		check(t, err)
+		mem, err := dom.Alloc(memSize, nil)
+		check(t, err)
+		t.Cleanup(func() { check(t, mem.Close()) })
+		const depth = 4
+		qp, err := makers[kind](dom, &rdma.QPConfig{CQ: newCQ(t, dev), Config: rdma.Config{MaxSendWR: depth}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { check(t, qp.Close()) })
+		endpoint, err := qp.Endpoint()
+		check(t, err)
+		peer, err := qp.Peer(deadline(t), endpoint)
+		check(t, err)
+		pieces := make([]rdma.View, qp.Cap().MaxSendSGE+1)
+		for i := range pieces {
+			pieces[i] = slice(t, mem, 0, 1)
+		}
+		small := slice(t, mem, 0, 1)
+		for name, c := range map[string]struct {
+			batch *rdma.Batch
+			is    error
+			text  string
+		}{
+			"too many pieces":  {qp.Batch().To(peer).SendV(pieces, 1), rdma.ErrTooManySGE, fmt.Sprint(qp.Cap().MaxSendSGE)},
+			"inline too long":  {qp.Batch().To(peer).SendInline(make([]byte, qp.Cap().MaxInline+1), 1), rdma.ErrInlineTooLong, fmt.Sprint(qp.Cap().MaxInline)},
+			"message too long": {qp.Batch().To(peer).Send(slice(t, mem, 0, qp.MaxMessage(rdma.OpSend)+1), 1), nil, fmt.Sprint(qp.MaxMessage(rdma.OpSend))},
+		} {
+			n, err := c.batch.Post()
+			if n != 0 || err == nil || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%s: posted %d, error %v, want one with %q", name, n, err, c.text)
+			}
+			for _, other := range []error{rdma.ErrTooManySGE, rdma.ErrInlineTooLong, rdma.ErrQueueFull} {
+				if errors.Is(err, other) != (other == c.is) {
+					t.Errorf("%s: %v is %v", name, err, other)
+				}
+			}
+		}
+		f.Pause()
+		batch := qp.Batch().To(peer)
+		for i := range uint64(2 * depth) {
+			batch.Send(small, i)
+		}
+		if n, err := batch.Post(); n != qp.Cap().MaxSendWR || !errors.Is(err, rdma.ErrQueueFull) {
+			t.Errorf("posted %d to a queue of %d, error %v", n, qp.Cap().MaxSendWR, err)
+		}
+		f.Resume()
+	})
+}
