@@ -59,12 +59,13 @@ test-foreign: go ## run rdma-core's programs, its test suite and perftest on emu
 	RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so $(GO) test -count=1 -timeout 10m ./sim/internal/foreign
 
 SUITE ?= trixie
+THERE = .ci/test -p 1 -count=1 -exec '$(CURDIR)/.ci/debian $(SUITE)'
 test-debian: go ## run the tests on emulated devices with the rdma-core of another Debian: SUITE=trixie; needs root
 	$(need) "a C compiler for cgo and the race detector" $(COMPILER)
 	@$(MAKE) -s preload
 	.ci/debian $(SUITE) dpkg-query -W -f 'rdma-core $${Version}\n' libibverbs1
-	RDMA_TEST_DEVICE=sim RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so \
-	.ci/test -p 1 -count=1 -exec '$(CURDIR)/.ci/debian $(SUITE)' ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/
+	RDMA_TEST_DEVICE=sim RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so $(THERE) ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/
+	RDMA_TEST_DEVICE=sim:efa $(THERE) ./rdma/
 
 test-rxe: go ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
 	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(if $(DEVICE),,$(MACHINE))
