@@ -17,6 +17,7 @@ func TestConnectionsOverEveryKindOfPort(t *testing.T) {
 		gid  rdma.GIDType
 	}{
 		"InfiniBand":       {sim.PortConfig{LinkLayer: sim.InfiniBand}, sim.PortConfig{LinkLayer: sim.InfiniBand}, rdma.MTU4096, rdma.GIDTypeIB},
+		"two subnets":      {infiniBand("fec0::1"), infiniBand("fec0:0:0:1::1"), rdma.MTU4096, rdma.GIDTypeIB},
 		"Ethernet":         {sim.PortConfig{}, sim.PortConfig{}, rdma.MTU4096, rdma.GIDTypeRoCEv2},
 		"different MTUs":   {sim.PortConfig{MTU: 1024}, sim.PortConfig{MTU: 4096}, rdma.MTU1024, rdma.GIDTypeRoCEv2},
 		"smallest MTU":     {sim.PortConfig{MTU: 256}, sim.PortConfig{MTU: 256}, rdma.MTU256, rdma.GIDTypeRoCEv2},
@@ -33,6 +34,9 @@ func TestConnectionsOverEveryKindOfPort(t *testing.T) {
 			if err != nil || attr.PathMTU != c.mtu {
 				t.Errorf("MTU %v, error %v; want %v", attr.PathMTU, err, c.mtu)
 			}
+			if want := c.gid != rdma.GIDTypeIB || name == "two subnets"; attr.Path.Global != want {
+				t.Errorf("path %+v, want a global one: %v", attr.Path, want)
+			}
 			if e, err := a.qp.Endpoint(); err != nil || e.GIDType != c.gid {
 				t.Errorf("endpoint %+v, error %v; want a GID of %v", e, err, c.gid)
 			}
@@ -44,6 +48,11 @@ func TestConnectionsOverEveryKindOfPort(t *testing.T) {
 			same(t, "memory read into", contents(t, a.mem), contents(t, b.mem))
 		})
 	}
+}
+
+// infiniBand returns a port that has one address.
+func infiniBand(addr string) sim.PortConfig {
+	return sim.PortConfig{LinkLayer: sim.InfiniBand, GIDs: []sim.GIDEntry{{Addr: netip.MustParseAddr(addr)}}}
 }
 
 // gids returns a port whose table has one address, at an index.
