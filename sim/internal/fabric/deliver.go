@@ -401,13 +401,13 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 		QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID}
 	if length > total(p.recv.SGL) {
 		a.Status = LocalLengthError
-		p.queue.CompleteRecv(&p.recv, a)
+		f.complete(p, &a)
 		return nak(p.QP, RemoteInvalidRequest, 0)
 	}
 	var ok bool
 	if f.remote, ok = p.Device.translateList(f.remote[:0], p.memory, p.recv.SGL, LocalWrite); !ok {
 		a.Status = LocalProtectionError
-		p.queue.CompleteRecv(&p.recv, a)
+		f.complete(p, &a)
 		return nak(p.QP, RemoteOperationError, 0)
 	}
 	// The memory was checked all the same.
@@ -424,18 +424,28 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 		} else {
 			a.Status = RemoteAborted
 		}
-		p.queue.CompleteRecv(&p.recv, a)
+		f.complete(p, &a)
 		return o
 	}
 	if r.Invalidate {
 		if o, ok := p.invalidate(r); !ok {
 			a.Status = LocalQPOpError
-			p.queue.CompleteRecv(&p.recv, a)
+			f.complete(p, &a)
 			return o
 		}
 	}
-	p.queue.CompleteRecv(&p.recv, a)
+	f.complete(p, &a)
 	return ended(Success)
+}
+
+// complete ends the receive request that an arrival took. What another process
+// sent is answered before, by requested: the program may see what came, and end.
+func (f *Fabric) complete(p receiver, a *Arrival) {
+	if f.late.hold {
+		f.late.queue, f.late.recv, f.late.arrival = p.queue, &p.recv, *a
+		return
+	}
+	p.queue.CompleteRecv(&p.recv, *a)
 }
 
 // invalidate ends the responder's key that a send names.
@@ -492,7 +502,7 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 		return o
 	}
 	if r.HasImm {
-		p.queue.CompleteRecv(&p.recv, Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
+		f.complete(p, &Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
 			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID})
 	}
 	return ended(Success)

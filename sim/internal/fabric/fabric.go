@@ -47,6 +47,12 @@ type Fabric struct {
 	old           uint64
 	small         [64]byte
 	lastID        uint64 // of a message
+	late          struct {
+		hold    bool
+		queue   Receives // nil if nothing is held
+		recv    *Receive
+		arrival Arrival
+	}
 }
 
 // Verdict is what an interceptor wants of a request. The zero value lets it

@@ -123,7 +123,9 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 		o.answer = silence
 	case d != nil:
 		f.local = spanOf(f.local[:0], data)
+		f.late.hold = true
 		o = f.deliver(d, p, m.QPN, &m.Origin, &r)
+		f.late.hold = false
 	}
 	if peer != nil {
 		peer.skipping = o.answer == notReady || o.answer == silence
@@ -135,6 +137,10 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 			a.Payload = data
 		}
 		f.Link.Send(m.AnswerTo, a)
+	}
+	if l := &f.late; l.queue != nil {
+		l.queue.CompleteRecv(l.recv, l.arrival)
+		l.queue = nil
 	}
 	o.failResponder()
 	runtime.KeepAlive(data)

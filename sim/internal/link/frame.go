@@ -39,13 +39,14 @@ func appendFrame(b []byte, m *fabric.Message) ([]byte, error) {
 	return binary.Append(b, binary.LittleEndian, &m.Header)
 }
 
-// writeFrame sends a message.
-func writeFrame(conn net.Conn, m *fabric.Message) error {
+// writeFrame sends a message but for the first bytes, as many as were sent
+// before.
+func writeFrame(conn net.Conn, m *fabric.Message, sent int) error {
 	head, err := appendFrame(nil, m)
 	if err != nil {
 		return err
 	}
-	bufs := net.Buffers{head, m.Payload}
+	bufs := net.Buffers{head[min(sent, len(head)):], m.Payload[max(sent-len(head), 0):]}
 	_, err = bufs.WriteTo(conn)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -102,15 +103,18 @@ func (n *Node) receive(conn net.Conn) {
 	}
 }
 
-// Send implements fabric.Link.
+// Send implements fabric.Link. What it can it writes at once: it arrives then,
+// even if this process ends next.
 func (n *Node) Send(slot uint32, m *fabric.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.peers[slot]
 	if p == nil {
-		p = &peer{node: n, slot: slot, more: make(chan struct{}, 1)}
+		p = n.connect(slot)
 		n.peers[slot] = p
-		go p.work()
+	}
+	if p.sent(m) {
+		return
 	}
 	p.queue = append(p.queue, m)
 	n.unwritten++
@@ -118,6 +122,25 @@ func (n *Node) Send(slot uint32, m *fabric.Message) {
 	case p.more <- struct{}{}:
 	default:
 	}
+}
+
+// connectLimit is how long to wait for a process that does not accept.
+const connectLimit = time.Second
+
+// connect makes a peer. One that is not there will be lost.
+func (n *Node) connect(slot uint32) *peer {
+	p := &peer{node: n, slot: slot, more: make(chan struct{}, 1)}
+	d := net.Dialer{Timeout: connectLimit}
+	conn, err := d.Dial("unix", n.socket(slot))
+	if err == nil {
+		p.idle, err = conn.(*net.UnixConn).SyscallConn()
+	}
+	if err != nil {
+		go p.lost()
+		return p
+	}
+	go p.work(conn.(*net.UnixConn))
+	return p
 }
 
 // flushLimit is how long to wait for processes that don't read.
@@ -145,19 +168,47 @@ func (n *Node) Flush() {
 // this process does, as between devices. What it is to send is not bounded
 // here, but each queue pair bounds what it has under way.
 type peer struct {
-	node  *Node
-	slot  uint32
-	queue []*fabric.Message // the node's lock protects it
-	more  chan struct{}
+	node *Node
+	slot uint32
+	more chan struct{}
+
+	// The node's lock protects these.
+	queue []*fabric.Message
+	idle  syscall.RawConn // the connection while nothing waits to be written, nil else
+	begun int             // bytes of the first message that are written already
+	head  []byte          // scratch
 }
 
-// work connects and sends until the process is gone.
-func (p *peer) work() {
-	defer p.lost()
-	conn, err := net.Dial("unix", p.node.socket(p.slot))
-	if err != nil {
-		return
+// sent writes a message that has none before it, if there is room. It wants
+// the lock.
+func (p *peer) sent(m *fabric.Message) bool {
+	conn := p.idle
+	if conn == nil {
+		return false
 	}
+	p.idle = nil
+	head, err := appendFrame(p.head[:0], m)
+	if err != nil {
+		return false
+	}
+	p.head = head
+	n := 0
+	// A connection that fails will fail again where messages are queued.
+	_ = conn.Write(func(fd uintptr) bool {
+		n, _ = unix.SendmsgBuffers(int(fd), [][]byte{head, m.Payload}, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	})
+	if n == len(head)+len(m.Payload) {
+		p.idle = conn
+		return true
+	}
+	p.begun = max(n, 0)
+	return false
+}
+
+// work sends until the process is gone.
+func (p *peer) work(conn *net.UnixConn) {
+	defer p.lost()
 	defer conn.Close()
 	gone := make(chan struct{})
 	go func() { // nothing comes this way but the end
@@ -174,17 +225,23 @@ func (p *peer) work() {
 }
 
 // write sends what is queued.
-func (p *peer) write(conn net.Conn) (err error) {
-	p.node.mu.Lock()
-	batch := p.queue
-	p.queue = nil
-	p.node.mu.Unlock()
-	for i := 0; i < len(batch) && err == nil; i++ {
-		err = writeFrame(conn, batch[i])
-	}
+func (p *peer) write(conn *net.UnixConn) (err error) {
 	p.node.mu.Lock()
 	defer p.node.mu.Unlock()
-	p.node.settle(len(batch))
+	for len(p.queue) > 0 && err == nil {
+		batch, begun := p.queue, p.begun
+		p.queue, p.begun = nil, 0
+		p.node.mu.Unlock()
+		for i := 0; i < len(batch) && err == nil; i++ {
+			err = writeFrame(conn, batch[i], begun)
+			begun = 0
+		}
+		p.node.mu.Lock()
+		p.node.settle(len(batch))
+	}
+	if err == nil {
+		p.idle, err = conn.SyscallConn()
+	}
 	return err
 }
 
@@ -197,6 +254,7 @@ func (n *Node) settle(messages int) {
 // lost forgets the process; whoever takes its slot next is another.
 func (p *peer) lost() {
 	p.node.mu.Lock()
+	p.idle = nil
 	delete(p.node.peers, p.slot)
 	p.node.settle(len(p.queue))
 	p.node.mu.Unlock()

@@ -121,6 +121,20 @@ func listen(t *testing.T, n *Node, slot uint32) net.Listener {
 	return l
 }
 
+// waiting returns how many bytes there are to read.
+func waiting(t *testing.T, conn net.Conn) (n int) {
+	t.Helper()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { n, inner = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }); err != nil || inner != nil {
+		t.Fatal(err, inner)
+	}
+	return n
+}
+
 func TestFlushedMessagesHaveLeft(t *testing.T) {
 	n, _ := join(t, t.TempDir())
 	l := listen(t, n, 7)
@@ -136,16 +150,43 @@ func TestFlushedMessagesHaveLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if got := waiting(t, conn); got != want {
+		t.Errorf("%d bytes are there, want %d", got, want)
+	}
+}
+
+// Once there is a connection and nothing waits, a message leaves at once. Those
+// that are too much for the socket follow in order.
+func TestMessagesLeaveAtOnce(t *testing.T) {
+	n, _ := join(t, t.TempDir())
+	l := listen(t, n, 7)
+	n.Send(7, message(0, nil))
+	n.Flush()
+	conn, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := raw.Control(func(fd uintptr) {
-		if got, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ); err != nil || got != want {
-			t.Errorf("%d bytes are there, want %d: %v", got, want, err)
+	defer conn.Close()
+	want := waiting(t, conn)
+	for id := range uint64(3) {
+		m := message(1+id, make([]byte, 100))
+		n.Send(7, m)
+		want += len(frame(t, m))
+		if got := waiting(t, conn); got != want {
+			t.Errorf("after message %d %d bytes are there, want %d", id+1, got, want)
 		}
-	}); err != nil {
-		t.Fatal(err)
+	}
+	big := bytes.Repeat([]byte("0123456789"), 1<<19)
+	n.Send(7, message(4, big))
+	n.Send(7, message(5, big[:10]))
+	for id := range uint64(6) {
+		m, err := readFrame(conn)
+		if err != nil || m.ID != id {
+			t.Fatalf("message %v, %v, want %d", m, err, id)
+		}
+		if id >= 4 && !bytes.Equal(m.Payload, big[:len(m.Payload)]) {
+			t.Errorf("message %d came wrong", id)
+		}
 	}
 }
 
