@@ -26,16 +26,17 @@ type domain struct {
 //	struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *qp_attr,
 //		struct mlx5dv_qp_init_attr *mlx5_qp_attr)
 func (d *domain) CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
+	return backend.WithSendOps(init, func() (*ibverbs.QP, error) { return d.create(init, new(mlx5dv.QPInitAttr)) })
+}
+
+func (d *domain) create(init *ibverbs.QPInitAttrEx, own *mlx5dv.QPInitAttr) (*ibverbs.QP, error) {
 	init.PD = capi.PtrTo(d.pd)
 	init.CompMask |= ibverbs.IBV_QP_INIT_ATTR_PD
-	return backend.WithSendOps(init, func() (*ibverbs.QP, error) {
-		return mlx5dv.CreateQP(d.ctx, init, &mlx5dv.QPInitAttr{
-			CompMask: uint64(mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS),
-			// Else libmlx5 copies small messages itself, to the RDMA address of the
-			// memory, which need not be a virtual one.
-			CreateFlags: mlx5dv.MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
-		})
-	})
+	// Else libmlx5 copies small messages itself, to the RDMA address of the
+	// memory, which need not be a virtual one.
+	own.CompMask |= uint64(mlx5dv.MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)
+	own.CreateFlags |= mlx5dv.MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE
+	return mlx5dv.CreateQP(d.ctx, init, own)
 }
 
 // Close implements [backend.Domain].
