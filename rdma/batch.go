@@ -365,7 +365,7 @@ func (b *Batch) add(code Opcode, token, size uint64, remote Remote, views ...Vie
 	if err := b.begin(code, token, size, remote); err != nil {
 		return b.fail(code, err)
 	}
-	if err := b.reqs.attach(b.q, b.q.sq.limits.maxSGE, size, views...); err != nil {
+	if err := b.reqs.attach(b.q, b.q.maxSGE(code), size, views...); err != nil {
 		b.reqs.undo()
 		return b.fail(code, err)
 	}

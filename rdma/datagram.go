@@ -49,7 +49,8 @@ func (d *Domain) CreateUD(cfg *QPConfig) (*DatagramQP, error) { return d.createD
 // CreateSRD makes a queue pair for scalable reliable datagrams, ready to send and
 // receive. Where the backend has none, the error wraps errors.ErrUnsupported; what
 // an old device or library lacks of reads and writes, a request for it tells.
-// Config.SignalInterval must be 1.
+// Config.SignalInterval must be 1. Of the settings for retries there is only
+// Config.RNRRetry, and not on every device.
 //
 // Implements:
 //
@@ -195,6 +196,16 @@ func (q *queuePair) limitMessages(port *PortInfo) {
 	}
 }
 
+// maxSGE returns how many pieces of memory a send request names at most. Writes
+// of SRD have the limit of reads.
+func (q *queuePair) maxSGE(code Opcode) int {
+	limited := code == OpRead || q.qpType == SRD && (code == OpWrite || code == OpWriteImm)
+	if limited && q.maxReadSGE > 0 {
+		return min(q.sq.limits.maxSGE, q.maxReadSGE)
+	}
+	return q.sq.limits.maxSGE
+}
+
 // maxMessage returns how many bytes a request moves at most.
 func (q *queuePair) maxMessage(code Opcode) uint64 {
 	switch code {
@@ -279,6 +290,10 @@ func (q *queuePair) firstSteps() []QPAttr {
 		q.qkey = processQKey()
 		toInit.Mask = QPAttrState | QPAttrPKeyIndex | QPAttrPort | QPAttrQKey
 		toInit.QKey = q.qkey
+		if q.qpType == SRD && q.cfg.RNRRetry < usualConfig().RNRRetry { // not every device has a limit
+			toRTS.Mask |= QPAttrRNRRetry
+			toRTS.RNRRetry = q.cfg.RNRRetry
+		}
 		return []QPAttr{toInit, toRTR, toRTS}
 	case DCInitiator:
 		toInit.Mask &^= QPAttrAccess

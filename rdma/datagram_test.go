@@ -31,6 +31,12 @@ var makers = map[rdma.QPType]func(*rdma.Domain, *rdma.QPConfig) (*rdma.DatagramQ
 // newStation opens a device and makes memory and a queue pair on it.
 func newStation(t testing.TB, device string, kind rdma.QPType, cfg *rdma.QPConfig) *station {
 	t.Helper()
+	return newStationWith(t, device, kind, func(*rdma.Device) *rdma.QPConfig { return cfg })
+}
+
+// newStationWith is newStation with a configuration that needs the device.
+func newStationWith(t testing.TB, device string, kind rdma.QPType, config func(*rdma.Device) *rdma.QPConfig) *station {
+	t.Helper()
 	s := &station{dev: openDevice(t, device, nil)}
 	var err error
 	if s.dom, err = s.dev.Domain("test"); err != nil {
@@ -41,7 +47,7 @@ func newStation(t testing.TB, device string, kind rdma.QPType, cfg *rdma.QPConfi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, s.mem.Close()) })
-	if s.qp, err = makers[kind](s.dom, cfg); err != nil {
+	if s.qp, err = makers[kind](s.dom, config(s.dev)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, s.qp.Close()) })

@@ -101,26 +101,27 @@ func (qp *QP) release() { qp.q.h.Release() }
 // queuePair is the inner side of a QP or DatagramQP, which completion queues and
 // the dispatcher hold.
 type queuePair struct {
-	h       *handle.Handle
-	qpType  QPType
-	dom     *Domain
-	hub     *eventHub
-	device  string
-	cfg     Config
-	cap     QPCap
-	num     uint32
-	psn     uint32                       // of the first packet that is sent
-	lid     uint16                       // of the port
-	link    LinkLayer                    // of the port
-	gid     GIDEntry                     // of the port; zero if it has none and needs none
-	qkey    uint32                       // that datagrams, or initiators, must have
-	access  Access                       // what the peer may do
-	ops     ibverbs.QPCreateSendOpsFlags // what can be posted
-	maxSend uint64                       // bytes of a message
-	maxRDMA uint64                       // bytes of a read or write
-	maxRecv uint64                       // bytes of a receive that can be filled
-	peers   peers                        // if it has no connection
-	private *completionQueue             // that the library drives, if it does
+	h          *handle.Handle
+	qpType     QPType
+	dom        *Domain
+	hub        *eventHub
+	device     string
+	cfg        Config
+	cap        QPCap
+	num        uint32
+	psn        uint32                       // of the first packet that is sent
+	lid        uint16                       // of the port
+	link       LinkLayer                    // of the port
+	gid        GIDEntry                     // of the port; zero if it has none and needs none
+	qkey       uint32                       // that datagrams, or initiators, must have
+	access     Access                       // what the peer may do
+	ops        ibverbs.QPCreateSendOpsFlags // what can be posted
+	maxSend    uint64                       // bytes of a message
+	maxRDMA    uint64                       // bytes of a read or write
+	maxRecv    uint64                       // bytes of a receive that can be filled
+	maxReadSGE int                          // pieces of memory of a read; 0 if a request's limit is all
+	peers      peers                        // if it has no connection
+	private    *completionQueue             // that the library drives, if it does
 
 	raw *ibverbs.QP
 	ex  *ibverbs.QPEx    // the extended interface; nil where the device has none
@@ -171,6 +172,7 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 		broken: make(chan struct{}),
 	}
 	q.limitMessages(&port)
+	q.maxReadSGE = dev.info.MaxSGERead
 	if cfg.MaxPeers < 0 {
 		return nil, fmt.Errorf("MaxPeers is %d, allowed is 1 or more", cfg.MaxPeers)
 	}
