@@ -90,7 +90,7 @@ func servePeer(device string, in io.Reader, out io.Writer) error {
 }
 
 // greet tells the other process of qp and mem, and returns what it tells.
-func greet(qp *rdma.QP, mem *rdma.Memory, in io.Reader, out io.Writer) (peer greeting, err error) {
+func greet(qp interface{ Endpoint() (rdma.Endpoint, error) }, mem *rdma.Memory, in io.Reader, out io.Writer) (peer greeting, err error) {
 	endpoint, err := qp.Endpoint()
 	if err != nil {
 		return peer, err
