@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -257,6 +258,45 @@ func TestDatagramsNeedTheKey(t *testing.T) {
 		t.Errorf("received %d bytes, want %d", wc.Bytes, rdma.GRHSize+60)
 	}
 	same(t, "message", contents(t, b.mem)[rdma.GRHSize:], contents(t, a.mem)[50:110])
+}
+
+func TestExchangePeer(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	a, b := newStation(t, device, rdma.UD, nil), newStation(t, device, rdma.UD, nil)
+	connA, connB := net.Pipe()
+	ctx := deadline(t)
+	fill(t, a.mem, 11)
+	recv, err := b.qp.StartRecv(ctx, b.mem.View())
+	check(t, err)
+	ended := make(chan error)
+	go func() {
+		_, err := rdma.ExchangePeer(ctx, connB, b.qp)
+		ended <- err
+	}()
+	peer, err := rdma.ExchangePeer(ctx, connA, a.qp)
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Fatal(err)
+	}
+	check(t, peer.Send(ctx, slice(t, a.mem, 0, 99)))
+	check(t, recv.Wait(ctx))
+	same(t, "message", contents(t, b.mem)[rdma.GRHSize:], contents(t, a.mem)[:99])
+
+	// One end can't: both hear of it.
+	check(t, b.qp.Close())
+	go func() {
+		_, err := rdma.ExchangePeer(ctx, connB, b.qp)
+		check(t, connB.Close())
+		ended <- err
+	}()
+	if _, err := rdma.ExchangePeer(ctx, connA, a.qp); err == nil {
+		t.Error("exchanged with a queue pair that is closed")
+	}
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the closed queue pair: %v", err)
+	}
+	if _, err := rdma.ExchangePeer(ctx, nil, a.qp); err == nil {
+		t.Error("exchanged over no connection")
+	}
 }
 
 func TestClosingFlushesDatagrams(t *testing.T) {

@@ -43,6 +43,30 @@ func Exchange(ctx context.Context, conn net.Conn, qp *QP) error {
 	return exchange(ctx, conn, local, qp.Connect)
 }
 
+// ExchangePeer is [Exchange] for queue pairs without a connection: each side gets
+// the other's queue pair as its [Peer], and when both return, each knows the
+// other. That matters on EFA, where a device lets itself be read and written only
+// by those that it has as peers. It is for queue pairs of the same type; the key
+// of a DC target goes to initiators as its Endpoint, by any way.
+func ExchangePeer(ctx context.Context, conn net.Conn, qp *DatagramQP) (*Peer, error) {
+	if conn == nil {
+		return nil, opError("exchange", qp.q.device, errors.New("conn is nil"))
+	}
+	local, err := qp.Endpoint()
+	if err != nil {
+		return nil, err
+	}
+	var peer *Peer
+	err = exchange(ctx, conn, local, func(ctx context.Context, remote Endpoint) (err error) {
+		peer, err = qp.Peer(ctx, remote)
+		return err
+	})
+	if err != nil && peer != nil {
+		return nil, errors.Join(err, peer.Close())
+	}
+	return peer, err
+}
+
 // exchange swaps endpoints with the peer at the other end of conn, connects, and
 // waits until both are ready.
 func exchange(ctx context.Context, conn net.Conn, local Endpoint, connect func(context.Context, Endpoint) error) error {

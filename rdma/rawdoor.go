@@ -26,6 +26,8 @@ func openDoor(object any) (c any, release func(), err error) {
 		h, device, get = o.c.h, o.c.device, func() any { return o.c.raw }
 	case *QP:
 		h, device, get = o.q.h, o.q.device, func() any { return o.q.raw }
+	case *DatagramQP:
+		h, device, get = o.q.h, o.q.device, func() any { return o.q.raw }
 	default:
 		panic(fmt.Sprintf("rdma: internal error: no C object in a %T", object))
 	}

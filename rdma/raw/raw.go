@@ -35,6 +35,11 @@ func QP(qp *rdma.QP) (q *ibverbs.QP, release func(), err error) {
 	return open[ibverbs.QP](qp)
 }
 
+// DatagramQP returns the struct ibv_qp of a queue pair without a connection.
+func DatagramQP(qp *rdma.DatagramQP) (q *ibverbs.QP, release func(), err error) {
+	return open[ibverbs.QP](qp)
+}
+
 // open holds an object and returns its C object.
 func open[C any](object any) (*C, func(), error) {
 	c, release, err := door.Open(object)
