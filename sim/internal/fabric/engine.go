@@ -76,18 +76,17 @@ func (f *Fabric) wakeAt(t time.Duration) {
 }
 
 // How the engine waits when there is nothing to do: it looks again at once for
-// a while, since a program that posts one request after the other is back soon,
-// and after a nap for a moment. Then it naps, which beats looking where cores
-// are few: who sleeps is let in at once when it wakes, ahead of a program that
-// polls its completion queue. An engine that finds while it looks that others
-// wanted its core gives it up early for some time. Only when nothing has come
-// for a while does it ask to be woken by a doorbell, which costs the program
-// that rings a page fault.
+// a while, since a program that posts one request after the other is back soon.
+// Then it naps, which beats looking where cores are few: who sleeps is let in at
+// once when it wakes, ahead of a program that polls its completion queue. An
+// engine that looked in vain, or lost its core over it, is content with a glance
+// for some time, as it is after a nap. Only when nothing has come for a while
+// does it ask to be woken by a doorbell, which costs the program that rings a
+// page fault.
 const (
 	eagerness = 50 * time.Microsecond
 	glance    = 5 * time.Microsecond
-	pushedOff = 500 * time.Microsecond // between two looks: others had the core
-	humility  = 100 * time.Millisecond // after that
+	humility  = time.Millisecond
 
 	firstNap   = 50 * time.Microsecond
 	naps       = 40 // of that length; then they double, each time as many
@@ -129,8 +128,8 @@ func (f *Fabric) work() {
 
 // looking is the engine's looking for something to do.
 type looking struct {
-	since, last time.Duration // the first look that found nothing, and the last
-	humble      time.Duration // until then
+	since  time.Duration // the first look that found nothing, 0 before
+	humble time.Duration // until then
 }
 
 // found begins anew.
@@ -139,16 +138,17 @@ func (l *looking) found() { l.since = 0 }
 // again reports whether to look again at once after finding nothing.
 func (l *looking) again(now time.Duration, slept bool) bool {
 	if l.since == 0 {
-		l.since, l.last = now, now
+		l.since = now
 	}
-	if now-l.last > pushedOff {
-		l.humble = now + humility
-	}
-	l.last = now
+	passed := now - l.since
 	if slept || now < l.humble {
-		return now-l.since < glance
+		return passed < glance
 	}
-	return now-l.since < eagerness
+	if passed >= eagerness {
+		l.humble = now + humility
+		return false
+	}
+	return true
 }
 
 // nap says how long to sleep after so many naps: for ever if that is negative.
