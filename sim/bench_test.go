@@ -3,11 +3,13 @@
 package sim_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -163,6 +165,116 @@ func BenchmarkRegister(b *testing.B) {
 			b.Fatal(err)
 		}
 		if err := ibverbs.DeregMR(mr); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// facade is a connection by package rdma.
+type facade struct {
+	qp   *rdma.QP
+	cq   *rdma.CQ // of the queue pair, if it is for batches
+	from rdma.View
+	to   rdma.Remote
+}
+
+// newFacade connects two queue pairs of one device.
+func newFacade(b *testing.B, size int, batches bool) (f facade) {
+	b.Helper()
+	newFabric(b, nil)
+	check := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	later := func(end func() error) {
+		b.Cleanup(func() {
+			if err := end(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	check(rdma.Refresh())
+	dev, err := rdma.Open("sim_mlx5_0", nil)
+	check(err)
+	later(dev.Close)
+	dom, err := dev.Domain("benchmark")
+	check(err)
+	later(dom.Close)
+	cfg := &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 256}}
+	if batches {
+		f.cq, err = dev.CreateCQ(&rdma.CQConfig{Depth: 2048})
+		check(err)
+		later(f.cq.Close)
+		cfg.CQ = f.cq
+	}
+	var qps [2]*rdma.QP
+	var mems [2]*rdma.Memory
+	for i := range 2 {
+		mems[i], err = dom.Alloc(size, &rdma.MemoryConfig{Access: rdma.AccessLocalWrite | rdma.AccessRemoteWrite})
+		check(err)
+		later(mems[i].Close)
+		qps[i], err = dom.CreateQP(cfg)
+		check(err)
+		later(qps[i].Close)
+	}
+	for i := range 2 {
+		peer, err := qps[1-i].Endpoint()
+		check(err)
+		check(qps[i].Connect(b.Context(), peer))
+	}
+	f.qp, f.from, f.to = qps[0], mems[0].View(), mems[1].Remote()
+	return f
+}
+
+// BenchmarkFacadeWrite64 is BenchmarkWrite64 by package rdma.
+func BenchmarkFacadeWrite64(b *testing.B) {
+	const size, n, window = 64, 32, 256
+	f := newFacade(b, size, true)
+	batch, wcs := f.qp.Batch(), make([]rdma.WC, 64)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	underWay, credit := 0, 0
+	poll := func() {
+		got, err := f.cq.Poll(wcs)
+		if err != nil || got > 0 && wcs[0].Status != rdma.WCSuccess {
+			b.Fatal(err, wcs[0].Status)
+		}
+		if underWay -= got; got == 0 {
+			runtime.Gosched()
+		}
+	}
+	for b.Loop() {
+		if credit--; credit >= 0 {
+			continue
+		}
+		credit += n
+		for underWay > window-n {
+			poll()
+		}
+		for range n {
+			batch.Write(f.from, f.to, 0)
+		}
+		if _, err := batch.Post(); err != nil {
+			b.Fatal(err)
+		}
+		underWay += n
+	}
+	for underWay > 0 {
+		poll()
+	}
+}
+
+// BenchmarkFacadeWrite1MiB waits for each write on Go's poller.
+func BenchmarkFacadeWrite1MiB(b *testing.B) {
+	const size = 1 << 20
+	f := newFacade(b, size, false)
+	ctx := b.Context()
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := f.qp.Write(ctx, f.from, f.to); err != nil {
 			b.Fatal(err)
 		}
 	}
