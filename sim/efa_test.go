@@ -17,6 +17,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/efadv"
@@ -869,5 +871,80 @@ func BenchmarkReadsOfEFA(b *testing.B) {
 			b.Fatal(err)
 		}
 		underWay += batch
+	}
+}
+
+// The kernel's driver knows few attributes of ports and queue pairs.
+func TestAttributesOfEFA(t *testing.T) {
+	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{Model: sim.EFA}}})
+	e := openNode(t, "sim_efa_0").newSRDEnd(srdOps)
+	port := &take[ibverbs.PortAttr](e.node, 1)[0]
+	if err := ibverbs.QueryPort(e.ctx, 1, port); err != nil || port.LMC != 1 || port.MaxVLNum != 1 || port.GIDTblLen != 1 || port.PKeyTblLen != 1 ||
+		port.LinkLayer != uint8(ibverbs.IBV_LINK_LAYER_UNSPECIFIED) || port.ActiveMTU != ibverbs.IBV_MTU_4096 {
+		t.Errorf("the port is %+v, %v", *port, err)
+	}
+	attr, init := &take[ibverbs.QPAttr](e.node, 1)[0], &take[ibverbs.QPInitAttr](e.node, 1)[0]
+	const known = ibverbs.IBV_QP_STATE | ibverbs.IBV_QP_PKEY_INDEX | ibverbs.IBV_QP_PORT | ibverbs.IBV_QP_QKEY | ibverbs.IBV_QP_SQ_PSN | ibverbs.IBV_QP_CAP | ibverbs.IBV_QP_RNR_RETRY
+	if err := ibverbs.QueryQP(e.qp, attr, known, init); err != nil || attr.QPState != ibverbs.IBV_QPS_RTS || attr.QKey != srdQKey {
+		t.Errorf("the queue pair is %+v, %v", *attr, err)
+	}
+	if err := ibverbs.QueryQP(e.qp, attr, known|ibverbs.IBV_QP_AV, init); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("asked for a path: %v, want EOPNOTSUPP", err)
+	}
+	if err := e.modify(ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_TIMEOUT); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("given a timeout: %v, want EOPNOTSUPP", err)
+	}
+}
+
+// Memory behind a descriptor, and queue pairs of one device.
+func TestDMABufOnOneEFA(t *testing.T) {
+	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{Model: sim.EFA}}})
+	n := openNode(t, "sim_efa_0")
+	a, b := n.newSRDEnd(srdOps), n.newSRDEnd(srdOps)
+	const size, offset, iova = 1 << 16, 4096, 1 << 40
+	fd, err := unix.MemfdCreate("buffer", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return unix.Close(fd) })
+	content := make([]byte, size)
+	fill(content, 5)
+	if _, err := unix.Pwrite(fd, content, 0); err != nil {
+		t.Fatal(err)
+	}
+	mr, err := ibverbs.RegDMABufMR(n.pd, offset, 8192, iova, int32(fd), ibverbs.IBV_ACCESS_LOCAL_WRITE|ibverbs.IBV_ACCESS_REMOTE_READ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DeregMR(mr) })
+	if _, err := ibverbs.RegDMABufMR(n.pd, offset, 8192, iova, int32(fd), ibverbs.IBV_ACCESS_LOCAL_WRITE|ibverbs.IBV_ACCESS_REMOTE_ATOMIC); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("for atomics: %v, want EOPNOTSUPP", err)
+	}
+	ah := a.handleOf(b)
+	read := func(qpn uint32) {
+		t.Helper()
+		clear(n.buf[:1000])
+		a.start(ah, qpn, 1, piece{0, 1000}, func() { ibverbs.WRRDMARead(a.ex, mr.RKey, iova+100) })
+		a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+		if !bytes.Equal(n.buf[:1000], content[offset+100:offset+1100]) {
+			t.Error("read something else")
+		}
+	}
+	read(ibverbs.QPNum(b.qp))
+	read(ibverbs.QPNum(a.qp)) // itself
+	// It is local memory too.
+	b.postRecv(2, piece{2000, 100})
+	ibverbs.WRStart(a.ex)
+	ibverbs.SetQPExWRID(a.ex, 3)
+	ibverbs.SetQPExWRFlags(a.ex, ibverbs.IBV_SEND_SIGNALED)
+	ibverbs.WRSendImm(a.ex, capi.ToBe32(7))
+	ibverbs.WRSetSGE(a.ex, mr.LKey, iova, 100)
+	ibverbs.WRSetUDAddr(a.ex, ah, ibverbs.QPNum(b.qp), srdQKey)
+	if err := ibverbs.WRComplete(a.ex); err != nil {
+		t.Fatal(err)
+	}
+	a.waitSend(3, ibverbs.IBV_WC_SUCCESS)
+	if wc := b.waitRecv(2, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 100 || wc.ImmData().Host() != 7 || !bytes.Equal(n.buf[2000:2100], content[offset:offset+100]) {
+		t.Errorf("%d bytes, immediate %d", wc.ByteLen, wc.ImmData().Host())
 	}
 }

@@ -20,9 +20,10 @@ func (c *Context) getContext(r *uapi.Request) error {
 	return nil
 }
 
-func (c *Context) deviceAttr() uapi.DeviceAttr {
+func (c *Context) deviceAttr() uapi.DeviceAttrEx {
 	l, id := &c.device.Limits, c.identity
-	a := uapi.DeviceAttr{
+	a := uapi.DeviceAttrEx{ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})), MaxDMSize: uint64(l.MaxDM)}
+	a.Base = uapi.DeviceAttr{
 		FWVer:        id.FWVer,
 		NodeGUID:     id.NodeGUID,
 		SysImageGUID: id.NodeGUID,
@@ -38,6 +39,7 @@ func (c *Context) deviceAttr() uapi.DeviceAttr {
 		MaxCQ:      uint32(l.MaxCQ),
 		MaxCQE:     uint32(l.MaxCQE),
 		MaxMR:      uint32(l.MaxMR),
+		MaxMW:      uint32(l.MaxMW),
 		MaxPD:      uint32(l.MaxPD),
 		MaxAH:      uint32(l.MaxAH),
 		MaxSRQ:     uint32(l.MaxSRQ),
@@ -48,10 +50,14 @@ func (c *Context) deviceAttr() uapi.DeviceAttr {
 		MaxResRdAtom:    uint32(l.MaxRdAtomic * l.MaxQP),
 		MaxQPInitRdAtom: uint32(l.MaxRdAtomic),
 		MaxPKeys:        uint16(len(c.device.Ports[0].PKeys)),
-		LocalCAAckDelay: 16,
 		PhysPortCount:   uint8(len(c.device.Ports)),
 	}
-	c.identity.Driver.limits(&a)
+	if l.OnDemand {
+		a.ODPGeneralCaps = odpSupport | odpImplicit
+		a.ODPTransportCaps = [3]uint32{odpAll, odpSend | odpRecv | odpWrite, odpSend | odpRecv}
+		a.XRCODPCaps = odpAll
+	}
+	id.Driver.limits(&a)
 	return a
 }
 
@@ -65,6 +71,7 @@ const (
 	capRNRNak          = 1 << 12
 	capMemWindow       = 1 << 17
 	capXRC             = 1 << 20
+	capMemManagement   = 1 << 21
 	capMemWindow2B     = 1 << 24
 
 	odpSupport  = 1 << 0
@@ -76,25 +83,12 @@ const (
 )
 
 func (c *Context) queryDevice(r *uapi.Request) error {
-	uapi.Out(r, uapi.AttrCoreOut, c.deviceAttr())
+	uapi.Out(r, uapi.AttrCoreOut, c.deviceAttr().Base)
 	return nil
 }
 
 func (c *Context) queryDeviceEx(r *uapi.Request) error {
-	a := uapi.DeviceAttrEx{
-		Base:           c.deviceAttr(),
-		ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})),
-		MaxDMSize:      uint64(c.device.Limits.MaxDM),
-	}
-	if c.isMlx5() { // libefa's completions have no timestamps
-		a.TimestampMask, a.HCACoreClock = ^uint64(0), 1e6
-	}
-	if c.device.Limits.OnDemand {
-		a.ODPGeneralCaps = odpSupport | odpImplicit
-		a.ODPTransportCaps = [3]uint32{odpAll, odpSend | odpRecv | odpWrite, odpSend | odpRecv}
-		a.XRCODPCaps = odpAll
-	}
-	uapi.Out(r, uapi.AttrCoreOut, a)
+	uapi.Out(r, uapi.AttrCoreOut, c.deviceAttr())
 	c.identity.Driver.device(c, r)
 	return nil
 }
@@ -135,6 +129,7 @@ func (c *Context) queryPort(r *uapi.Request) error {
 	if p.Up {
 		a.State, a.PhysState = portActive, physLinkUp
 	}
+	c.identity.Driver.port(&a)
 	uapi.Out(r, uapi.AttrQueryPortResp, a)
 	return nil
 }

@@ -14,7 +14,8 @@ type Driver interface {
 	// attributes, of which limits sets those that are the model's.
 	context(c *Context, r *uapi.Request)
 	device(c *Context, r *uapi.Request)
-	limits(a *uapi.DeviceAttr)
+	limits(a *uapi.DeviceAttrEx)
+	port(a *uapi.PortAttr)
 
 	pd(r *uapi.Request, p *fabric.PD)
 	// ah may return what is to be done when the handle ends.
@@ -32,4 +33,6 @@ type Driver interface {
 	// may lack a completion queue.
 	createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error
 	modifyQP(r *uapi.Request, q *fabric.QP)
+	// attributes are those that a queue pair has, beyond what verbs would allow.
+	attributes() fabric.Mask
 }

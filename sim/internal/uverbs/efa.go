@@ -42,9 +42,19 @@ func (*EFA) context(c *Context, r *uapi.Request) {
 	})
 }
 
-func (*EFA) limits(a *uapi.DeviceAttr) {
-	a.MaxSGE, a.MaxSGERead = efa.MaxSendSGE, efaMaxRDMASGE
-	a.MaxQPRdAtom, a.MaxQPInitRdAtom, a.MaxResRdAtom = 0, 0, 0
+func (*EFA) limits(a *uapi.DeviceAttrEx) {
+	b := &a.Base
+	b.MaxSGE, b.MaxSGERead = efa.MaxSendSGE, efaMaxRDMASGE
+	b.MaxQPRdAtom, b.MaxQPInitRdAtom, b.MaxResRdAtom = 0, 0, 0
+}
+
+func (*EFA) port(a *uapi.PortAttr) { a.LMC, a.MaxVLNum = 1, 1 }
+
+// attributes are EFA_MODIFY_QP_SUPP_MASK and EFA_QUERY_QP_SUPP_MASK of the
+// kernel's driver.
+func (*EFA) attributes() fabric.Mask {
+	return fabric.MaskState | fabric.MaskCurState | fabric.MaskEnSQDAsyncNotify | fabric.MaskPKeyIndex | fabric.MaskPort | fabric.MaskQKey |
+		fabric.MaskSQPSN | fabric.MaskCap | fabric.MaskRNRRetry
 }
 
 func (e *EFA) device(c *Context, r *uapi.Request) {

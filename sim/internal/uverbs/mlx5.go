@@ -53,9 +53,11 @@ func (Mlx5) context(c *Context, r *uapi.Request) {
 	})
 }
 
-func (Mlx5) limits(a *uapi.DeviceAttr) {
-	a.AtomicCap = atomicHCA
-	a.DeviceCapFlags = capMemWindow | capMemWindow2B | capXRC | capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
+func (Mlx5) limits(a *uapi.DeviceAttrEx) {
+	a.TimestampMask, a.HCACoreClock = ^uint64(0), 1e6
+	a.Base.LocalCAAckDelay = 16
+	a.Base.AtomicCap = atomicHCA
+	a.Base.DeviceCapFlags = capMemWindow | capMemWindow2B | capMemManagement | capXRC | capBadPKeyCounter | capBadQKeyCounter | capRNRNak | capPortActiveEvent | capSysImageGUID
 }
 
 func (Mlx5) device(_ *Context, r *uapi.Request) {
@@ -200,6 +202,10 @@ func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, share
 	uapi.Out(r, uapi.AttrUHWOut, uapi.Mlx5CreateQPResp{BFRegIndex: in.BFRegIndex})
 	return nil
 }
+
+func (Mlx5) port(*uapi.PortAttr) {}
+
+func (Mlx5) attributes() fabric.Mask { return ^fabric.Mask(0) }
 
 // modifyQP tells the number of a DCT, which the library waits for.
 func (Mlx5) modifyQP(r *uapi.Request, q *fabric.QP) {

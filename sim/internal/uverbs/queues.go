@@ -303,6 +303,9 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 	if err != nil {
 		return syscall.EINVAL
 	}
+	if fabric.Mask(in.Mask)&^c.identity.Driver.attributes() != 0 {
+		return syscall.EOPNOTSUPP
+	}
 	d := &in.Dest
 	next := fabric.Attr{
 		Access:    fabric.Access(in.AccessFlags),
@@ -330,6 +333,9 @@ func (c *Context) queryQP(r *uapi.Request) error {
 	q, err := lookup[*qp](&c.objects, in.Handle)
 	if err != nil {
 		return syscall.EINVAL
+	}
+	if fabric.Mask(in.Mask)&^c.identity.Driver.attributes() != 0 {
+		return syscall.EOPNOTSUPP
 	}
 	a := &q.Attr
 	out := uapi.QueryQPResp{
