@@ -11,14 +11,13 @@
 //
 // Where it differs from other devices:
 //
-//   - A message has to fit a packet, about 8 KiB (PortInfo.MaxMessage); reads and
-//     writes may be as long as QPLimits.MaxRDMASize. Neither is there on the
-//     oldest devices, and writes need libefa of rdma-core 46 as well:
-//     rdma.Device.Report tells.
-//   - One piece of memory a request, unless more is asked for; reads and writes
-//     never take more than one.
-//   - No atomics, no shared receive queues, no memory windows.
-//   - A read or write reaches a peer only if that one knows this device, which
-//     it does once it has sent or been told to send to it.
+//   - A message has to fit a packet, about 8 KiB; reads and writes may be as long
+//     as QPLimits.MaxRDMASize. The oldest devices have neither of these, and
+//     writes need libefa of rdma-core 46 as well: rdma.Device.Report tells.
+//   - A request has one piece of memory, unless more is asked for; a read or
+//     write never has more.
+//   - There are no atomics, shared receive queues or memory windows.
+//   - A read or write reaches a peer only if its device knows this one: both sides
+//     make a Peer of the other.
 //   - A request that fails does not end its queue pair.
 package efa

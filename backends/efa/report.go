@@ -16,14 +16,15 @@ var features = []struct {
 	name  string
 	cap   efadv.DeviceCaps
 	since int
+	rdma  bool // has the limit of reads and writes
 }{
-	{"RDMA read", efadv.EFADV_DEVICE_ATTR_CAPS_RDMA_READ, 0},
-	{"RDMA write", efadv.EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, 46},
-	{"RDMA write with immediate", efadv.EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, 46},
-	{"RDMA write with immediate that takes no receive", efadv.EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV, 52},
-	{"limit of RNR retries", efadv.EFADV_DEVICE_ATTR_CAPS_RNR_RETRY, 0},
-	{"source address of an unknown sender", efadv.EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID, 43},
-	{"completion queue in a DMA-buf", efadv.EFADV_DEVICE_ATTR_CAPS_CQ_WITH_EXT_MEM_DMABUF, 59},
+	{"RDMA read", efadv.EFADV_DEVICE_ATTR_CAPS_RDMA_READ, 0, true},
+	{"RDMA write", efadv.EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, 46, true},
+	{"RDMA write with immediate", efadv.EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, 46, true},
+	{"writes with immediate that take no receive", efadv.EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV, 52, false},
+	{"limit of RNR retries", efadv.EFADV_DEVICE_ATTR_CAPS_RNR_RETRY, 0, false},
+	{"source address of an unknown sender", efadv.EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID, 43, false},
+	{"completion queue in a DMA-buf", efadv.EFADV_DEVICE_ATTR_CAPS_CQ_WITH_EXT_MEM_DMABUF, 59, false},
 }
 
 // Report implements [backend.Reporter].
@@ -55,7 +56,7 @@ func capabilities(a *efadv.DeviceAttr, version string) []backend.Capability {
 			c.Missing = fmt.Sprintf("libefa of rdma-core %s does not know it, that of %d does", version, f.since)
 		case a.DeviceCaps&f.cap == 0:
 			c.Missing = "device caps lack it"
-		case strings.HasPrefix(f.name, "RDMA "):
+		case f.rdma:
 			c.Value = fmt.Sprintf("up to %d bytes a request", a.MaxRDMASize)
 		}
 		report = append(report, c)
