@@ -377,6 +377,9 @@ func (b *Batch) begin(code Opcode, token, size uint64, remote Remote) error {
 	if err := b.check(code); err != nil {
 		return err
 	}
+	if b.reqs.alone() {
+		return errAlone
+	}
 	if size > remote.Size {
 		return errTooSmall("the remote memory", remote.Size, size)
 	}

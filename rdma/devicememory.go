@@ -61,7 +61,7 @@ func (v View) readDevice(p []byte, off int64) (n int, err error) {
 	if err := v.pin("memcpy_from_dm"); err != nil {
 		return 0, err
 	}
-	defer v.mem.unpin(1)
+	defer v.unpin()
 	if off := uint64(off); off < v.size && len(p) > 0 {
 		n = int(min(uint64(len(p)), v.size-off))
 		// All words that have a byte of it.
@@ -84,7 +84,7 @@ func (v View) writeDevice(p []byte, off int64) (int, error) {
 	if err := v.pin("memcpy_to_dm"); err != nil {
 		return 0, err
 	}
-	defer v.mem.unpin(1)
+	defer v.unpin()
 	begin := v.off + uint64(off)
 	if begin%dmWord != 0 || len(p)%dmWord != 0 {
 		return 0, opError("memcpy_to_dm", v.mem.device, fmt.Errorf("%d bytes at offset %d of device memory, of which words of %d bytes can be written", len(p), begin, dmWord))

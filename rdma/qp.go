@@ -33,6 +33,10 @@ type QPConfig struct {
 	// RecvCQ is where the receive queue is reported instead. It needs CQ.
 	RecvCQ *CQ
 
+	// Windows lets requests bind memory windows and end their keys, here or at the
+	// peer. It makes the queues of some devices larger. Only for RC.
+	Windows bool
+
 	// MaxPeers is how many peers of a queue pair without a connection may be open
 	// at a time, each of which may take an address handle of the device. Default
 	// 4096.
@@ -188,6 +192,12 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 		q.access |= AccessRemoteAtomic
 	}
 	q.ops = t.sendOps(atomics)
+	if cfg.Windows {
+		if t != RC {
+			return nil, fmt.Errorf("Windows is set, and a %s queue pair binds none", t)
+		}
+		q.ops |= windowOps
+	}
 	sendCQ, recvCQ, release, err := q.completionQueues(dev, cfg)
 	if err != nil {
 		return nil, err

@@ -63,19 +63,25 @@ func (t QPType) sendOps(atomics bool) ibverbs.QPCreateSendOpsFlags {
 
 // operations are what a queue pair must have been created with for a request.
 var operations = [...]ibverbs.QPCreateSendOpsFlags{
-	OpWrite:       ibverbs.IBV_QP_EX_WITH_RDMA_WRITE,
-	OpWriteImm:    ibverbs.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-	OpSend:        ibverbs.IBV_QP_EX_WITH_SEND,
-	OpSendImm:     ibverbs.IBV_QP_EX_WITH_SEND_WITH_IMM,
-	OpRead:        ibverbs.IBV_QP_EX_WITH_RDMA_READ,
-	OpFetchAdd:    ibverbs.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-	OpCompareSwap: ibverbs.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+	OpWrite:          ibverbs.IBV_QP_EX_WITH_RDMA_WRITE,
+	OpWriteImm:       ibverbs.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+	OpSend:           ibverbs.IBV_QP_EX_WITH_SEND,
+	OpSendImm:        ibverbs.IBV_QP_EX_WITH_SEND_WITH_IMM,
+	OpSendInvalidate: ibverbs.IBV_QP_EX_WITH_SEND_WITH_INV,
+	OpBind:           ibverbs.IBV_QP_EX_WITH_BIND_MW,
+	OpInvalidate:     ibverbs.IBV_QP_EX_WITH_LOCAL_INV,
+	OpRead:           ibverbs.IBV_QP_EX_WITH_RDMA_READ,
+	OpFetchAdd:       ibverbs.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+	OpCompareSwap:    ibverbs.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
 }
 
 // can says why a request can't be made of the queue pair, nil if it can.
 func (q *queuePair) can(code Opcode) error {
 	if q.ops&operations[code] != 0 {
 		return nil
+	}
+	if operations[code]&windowOps != 0 && q.qpType == RC {
+		return fmt.Errorf("%w: the queue pair was made without QPConfig.Windows", errors.ErrUnsupported)
 	}
 	return fmt.Errorf("%w: %s queue pairs of %s have no %s", errors.ErrUnsupported, q.qpType, q.device, code)
 }

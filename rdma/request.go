@@ -47,6 +47,7 @@ type request struct {
 	rkey    uint32
 	operand uint64 // to add, or to compare with
 	swap    uint64
+	bind    *binding // of a window
 
 	pieces, pieceEnd  int // of requests.pieces
 	inline, inlineEnd int // of requests.inline

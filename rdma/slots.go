@@ -14,6 +14,7 @@ type slot struct {
 	mem   *Memory   // pinned for the request
 	more  []*Memory // pinned too, if the request names several memories
 	to    *peer     // held for the request, if it has a destination of its own
+	bind  *binding  // of a window, held for the request
 }
 
 // slotRing holds the requests in flight on one work queue.
@@ -98,8 +99,11 @@ func (r *slotRing) publish(n int) {
 // withdraw takes back and unpins the last n, which were not posted after all.
 func (r *slotRing) withdraw(n int) {
 	r.head.Store(r.head.Load() - uint32(n))
-	for i := range n {
+	for i := n - 1; i >= 0; i-- { // the last first, to undo what they did
 		number := r.next(i)
+		if s := r.at(number); s.bind != nil {
+			s.bind.takeBack()
+		}
 		r.at(number).clear()
 		if r.free != nil {
 			r.state[r.place(number)].Store(uint64(number) << 1)
@@ -181,6 +185,13 @@ func (s *slot) set(r *request, pieces []piece) error {
 			s.more = append(s.more, m)
 		}
 	}
+	if r.bind != nil {
+		if err := r.bind.begin(); err != nil {
+			s.clear()
+			return err
+		}
+		s.bind = r.bind
+	}
 	s.token, s.op, s.code = r.token, r.op, r.code
 	return nil
 }
@@ -199,6 +210,10 @@ func (s *slot) clear() {
 	if s.to != nil {
 		s.to.release()
 		s.to = nil
+	}
+	if s.bind != nil {
+		s.bind.end()
+		s.bind = nil
 	}
 	s.op = nil
 }

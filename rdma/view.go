@@ -103,7 +103,7 @@ func (v View) Do(f func(b []byte) error) error {
 	if err != nil {
 		return err
 	}
-	defer v.mem.unpin(1)
+	defer v.unpin()
 	return f(b)
 }
 
@@ -116,7 +116,7 @@ func (v View) Bytes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer v.mem.unpin(1)
+	defer v.unpin()
 	v.expose()
 	return b, nil
 }
@@ -187,18 +187,25 @@ func (v View) acquire(op string) ([]byte, error) {
 		return nil, err
 	}
 	if !v.mapped() {
-		v.mem.unpin(1)
+		v.unpin()
 		return nil, opError(op, v.mem.device, fmt.Errorf("the memory is not mapped in this process: %w", errors.ErrUnsupported))
 	}
 	return bytesAt(v.Addr(), v.size), nil
 }
 
-// pin pins the memory; v.mem.unpin ends that.
+// pin pins the memory, or says why op can't.
 func (v View) pin(op string) error {
 	if v.mem == nil {
 		return opError(op, "", os.ErrClosed)
 	}
 	return opError(op, v.mem.device, v.mem.pin(1))
+}
+
+// unpin ends what pin began, if v is of any memory.
+func (v View) unpin() {
+	if v.mem != nil {
+		v.mem.unpin(1)
+	}
 }
 
 // expose keeps the memory from the collector for good.

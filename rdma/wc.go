@@ -18,6 +18,9 @@ const (
 	OpWriteImm
 	OpSend
 	OpSendImm
+	OpSendInvalidate
+	OpBind       // of a memory window
+	OpInvalidate // of a memory window's key
 	OpRead
 	OpFetchAdd
 	OpCompareSwap
@@ -26,15 +29,18 @@ const (
 )
 
 var opcodeNames = [...]string{
-	OpWrite:        "write",
-	OpWriteImm:     "write with immediate",
-	OpSend:         "send",
-	OpSendImm:      "send with immediate",
-	OpRead:         "read",
-	OpFetchAdd:     "fetch-add",
-	OpCompareSwap:  "compare-swap",
-	OpRecv:         "receive",
-	OpRecvWriteImm: "receive of a write with immediate",
+	OpWrite:          "write",
+	OpWriteImm:       "write with immediate",
+	OpSend:           "send",
+	OpSendImm:        "send with immediate",
+	OpSendInvalidate: "send with invalidation",
+	OpBind:           "bind",
+	OpInvalidate:     "invalidation",
+	OpRead:           "read",
+	OpFetchAdd:       "fetch-add",
+	OpCompareSwap:    "compare-swap",
+	OpRecv:           "receive",
+	OpRecvWriteImm:   "receive of a write with immediate",
 }
 
 // String returns the name in words, such as "write with immediate".
@@ -125,15 +131,16 @@ func (s WCStatus) Meaning() string {
 // Token, Status, Opcode and QPN always mean something. VendorErr does only if
 // the request failed, the rest only if it did not: they are zero otherwise.
 type WC struct {
-	Token     uint64   // what the request was posted with
-	Status    WCStatus // how it ended
-	Opcode    Opcode   // what it was
-	HasImm    bool     // whether Imm came with the message
-	Bytes     uint32   // received, or written here by a write with immediate
-	Imm       uint32   // immediate data as the sender gave it
-	QPN       uint32   // the number of the local queue pair
-	SrcQP     uint32   // the number of the peer's, on datagram queue pairs
-	VendorErr uint32   // what the device says about a failure
+	Token       uint64   // what the request was posted with
+	Status      WCStatus // how it ended
+	Opcode      Opcode   // what it was
+	HasImm      bool     // whether Imm came with the message
+	Bytes       uint32   // received, or written here by a write with immediate
+	Imm         uint32   // immediate data as the sender gave it
+	Invalidated uint32   // the key that the message ended here, 0 if none
+	QPN         uint32   // the number of the local queue pair
+	SrcQP       uint32   // the number of the peer's, on datagram queue pairs
+	VendorErr   uint32   // what the device says about a failure
 
 	op     *operation // that the request is a part of
 	cause  error      // of a failure: what happened first

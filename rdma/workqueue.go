@@ -162,7 +162,11 @@ func (wq *workQueue) post(reqs *requests) (int, error) {
 	}
 	wq.fill(reqs, n)
 	wq.publish(n)
-	accepted, postErr := wq.submit(wq.wrs[:n])
+	submit := wq.submit
+	if reqs.alone() {
+		submit = wq.submitBind
+	}
+	accepted, postErr := submit(wq.wrs[:n])
 	if postErr != nil {
 		err = postErr
 		wq.withdraw(n - accepted)
@@ -217,6 +221,10 @@ func (wq *workQueue) fill(reqs *requests, n int) {
 		}
 		wr.CompareAdd, wr.Swap = r.operand, r.swap
 		wr.ImmData = capi.ToBe32(r.imm)
+		wr.InvalidateRKey = r.rkey
+		if r.bind != nil {
+			r.bind.fill(wr)
+		}
 		if r.inlineEnd > r.inline {
 			wq.fillInline(wr, i, reqs.inline[r.inline:r.inlineEnd])
 		} else {
@@ -250,14 +258,17 @@ func fillSGEs(wr *ibverbs.BatchWR, pieces []piece) {
 
 // sendOpcodes are the requests as the device knows them.
 var sendOpcodes = [...]ibverbs.WROpcode{
-	OpWrite:       ibverbs.IBV_WR_RDMA_WRITE,
-	OpWriteImm:    ibverbs.IBV_WR_RDMA_WRITE_WITH_IMM,
-	OpSend:        ibverbs.IBV_WR_SEND,
-	OpSendImm:     ibverbs.IBV_WR_SEND_WITH_IMM,
-	OpRead:        ibverbs.IBV_WR_RDMA_READ,
-	OpFetchAdd:    ibverbs.IBV_WR_ATOMIC_FETCH_AND_ADD,
-	OpCompareSwap: ibverbs.IBV_WR_ATOMIC_CMP_AND_SWP,
-	OpRecv:        0, // of no meaning
+	OpWrite:          ibverbs.IBV_WR_RDMA_WRITE,
+	OpWriteImm:       ibverbs.IBV_WR_RDMA_WRITE_WITH_IMM,
+	OpSend:           ibverbs.IBV_WR_SEND,
+	OpSendImm:        ibverbs.IBV_WR_SEND_WITH_IMM,
+	OpSendInvalidate: ibverbs.IBV_WR_SEND_WITH_INV,
+	OpBind:           ibverbs.IBV_WR_BIND_MW,
+	OpInvalidate:     ibverbs.IBV_WR_LOCAL_INV,
+	OpRead:           ibverbs.IBV_WR_RDMA_READ,
+	OpFetchAdd:       ibverbs.IBV_WR_ATOMIC_FETCH_AND_ADD,
+	OpCompareSwap:    ibverbs.IBV_WR_ATOMIC_CMP_AND_SWP,
+	OpRecv:           0, // of no meaning
 }
 
 // describe fills wc with what the library knows about a request that succeeded.
@@ -285,5 +296,8 @@ func (wq *workQueue) complete(wc *WC, raw *ibverbs.WC) {
 	if raw.WCFlags&ibverbs.IBV_WC_WITH_IMM != 0 {
 		wc.HasImm = true
 		wc.Imm = raw.ImmData().Host()
+	}
+	if raw.WCFlags&ibverbs.IBV_WC_WITH_INV != 0 {
+		wc.Invalidated = *raw.InvalidatedRKey()
 	}
 }

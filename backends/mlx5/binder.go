@@ -149,7 +149,7 @@ func (b *binder) wait() error {
 			continue
 		}
 		if wc.Status != ibverbs.IBV_WC_SUCCESS {
-			return &rdma.CompletionError{Status: rdma.WCStatus(wc.Status), VendorErr: wc.VendorErr, QPN: wc.QPNum, Device: b.device}
+			return &rdma.CompletionError{Status: rdma.WCStatus(wc.Status), VendorErr: wc.VendorErr, Opcode: rdma.OpBind, QPN: wc.QPNum, Device: b.device}
 		}
 		return nil
 	}
