@@ -32,6 +32,14 @@ func Available() bool {
 
 type driver struct{}
 
+// What there is beyond the least that a backend has.
+var (
+	_ backend.Limiter     = driver{}
+	_ backend.Reporter    = driver{}
+	_ backend.Interpreter = driver{}
+	_ backend.SRDDomain   = (*domain)(nil)
+)
+
 func (driver) Name() string         { return Name }
 func (driver) Class() backend.Class { return backend.Vendor }
 
