@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/rdma/backend"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -124,6 +125,7 @@ type queuePair struct {
 	maxRDMA    uint64                       // bytes of a read or write
 	maxRecv    uint64                       // bytes of a receive that can be filled
 	maxReadSGE int                          // pieces of memory of a read; 0 if a request's limit is all
+	vendor     backend.Interpreter          // of the device's codes for failures; nil if there is none
 	peers      peers                        // if it has no connection
 	private    *completionQueue             // that the library drives, if it does
 
@@ -177,6 +179,7 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 	}
 	q.limitMessages(&port)
 	q.maxReadSGE = dev.info.MaxSGERead
+	q.vendor, _ = dev.be.(backend.Interpreter)
 	if cfg.MaxPeers < 0 {
 		return nil, fmt.Errorf("MaxPeers is %d, allowed is 1 or more", cfg.MaxPeers)
 	}
@@ -194,7 +197,7 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 	q.ops = t.sendOps(atomics)
 	if cfg.Windows {
 		if t != RC {
-			return nil, fmt.Errorf("Windows is set, and a %s queue pair binds none", t)
+			return nil, fmt.Errorf("a %s queue pair binds no windows, and Windows is set", t)
 		}
 		q.ops |= windowOps
 	}
@@ -440,9 +443,20 @@ func (q *queuePair) noteFailure(wc *WC) {
 		return
 	}
 	if first := q.first.Load(); first != nil {
-		wc.cause = *first
+		wc.failure = &failure{cause: *first}
 	} else if q.h.IsClosed() {
-		wc.cause = os.ErrClosed
+		wc.failure = &failure{cause: os.ErrClosed}
+	}
+}
+
+// interpret gives a failed request the status that the vendor's code stands for,
+// which the library may not know.
+func (q *queuePair) interpret(wc *WC) {
+	if q.vendor == nil {
+		return
+	}
+	if status, meaning, ok := q.vendor.Interpret(wc.VendorErr); ok {
+		wc.Status, wc.failure = WCStatus(status), &failure{meaning: meaning}
 	}
 }
 

@@ -147,7 +147,10 @@ type binding struct {
 // invalidates tells whether the request ends a key by its number.
 func (b *binding) invalidates() bool { return b.view.mem == nil && b.w.typ == WindowType2 }
 
-var errBinding = errors.New("the window is being bound by another request in flight")
+var (
+	errBinding = errors.New("the window is being bound by another request in flight")
+	errUnbound = errors.New("the window is bound to nothing")
+)
 
 // begin changes the window, in the order of posting, and holds what the request
 // needs; or it changes nothing.
@@ -158,11 +161,14 @@ func (b *binding) begin() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := error(nil)
-	if w.binding && !b.invalidates() {
+	var err error
+	switch {
+	case w.binding && !b.invalidates():
 		err = errBinding
-	} else if b.view.mem != nil {
+	case b.view.mem != nil:
 		err = b.view.mem.pin(1)
+	case w.bound.mem == nil:
+		err = errUnbound
 	}
 	if err != nil {
 		w.h.Release()
@@ -205,10 +211,11 @@ func (b *binding) fill(wr *ibverbs.BatchWR) {
 	}
 	b.w.raw.RKey = b.old // by which the library says what changes
 	wr.MW, wr.RKey, wr.MWAccess = capi.PtrTo(b.w.raw), b.key, uint32(b.access)
-	wr.MR, wr.MWAddr, wr.MWLength = 0, 0, 0
-	if m := b.view.mem; m != nil {
-		wr.MR, wr.MWAddr, wr.MWLength = capi.PtrTo(m.mr), b.view.RDMAAddr(), b.view.size
+	v := b.view
+	if v.mem == nil { // to end it, bound to nothing of what it was: some providers need a region
+		v = View{mem: b.before.mem, off: b.before.off}
 	}
+	wr.MR, wr.MWAddr, wr.MWLength = capi.PtrTo(v.mem.mr), v.RDMAAddr(), v.size
 }
 
 // submitBind posts the request that binds a window of type 1, for which there is
@@ -249,7 +256,9 @@ func (b *Batch) Bind(w *Window, view View, access Access, token uint64) *Batch {
 
 // Invalidate adds a request that ends the key of w: after it nobody reaches
 // anything by that, though the memory stays registered. The queue pair needs
-// QPConfig.Windows, and for a window of type 2 is the one that bound it.
+// QPConfig.Windows, and for a window of type 2 is the one that bound it. One that
+// is bound to nothing is refused; one whose key the peer has ended already fails,
+// and with it the queue pair.
 //
 // Implements:
 //

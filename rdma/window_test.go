@@ -91,6 +91,9 @@ func TestWindowGivesAccessAndTakesIt(t *testing.T) {
 			if w.Remote() != (rdma.Remote{}) {
 				t.Errorf("a window that is bound to nothing has %+v", w.Remote())
 			}
+			if err := b.qp.Invalidate(deadline(t), w); err == nil || !strings.Contains(err.Error(), "the window is bound to nothing") {
+				t.Errorf("invalidated again: %v", err)
+			}
 			before := contents(t, m)
 			wantStatus(t, "a write through a window that is bound to nothing", a.qp.Write(deadline(t), slice(t, a.mem, 0, 8), again), rdma.WCRemAccessErr)
 			same(t, "memory", contents(t, m), before)
@@ -162,8 +165,8 @@ func TestWindowsInBatches(t *testing.T) {
 				t.Errorf("completion %+v, %v, want that of a %v", wc, wc.Err(), want)
 			}
 		}
-		if wc := waitFor(t, cqB, 1)[0]; wc.Invalidated != remote.RKey || wc.Bytes != 8 || wc.HasImm || wc.Err() != nil {
-			t.Errorf("received %+v, %v, want the end of key %#x", wc, wc.Err(), remote.RKey)
+		if wc := waitFor(t, cqB, 1)[0]; wc.Token != 4 || wc.Bytes != 8 || wc.HasImm || wc.Err() != nil {
+			t.Errorf("received %+v, %v", wc, wc.Err())
 		}
 		same(t, "memory", contents(t, m)[:100], contents(t, a.mem)[:100])
 	}
@@ -176,6 +179,30 @@ func TestWindowsInBatches(t *testing.T) {
 			t.Errorf("completion %+v, %v, want that of a %v", wc, wc.Err(), want)
 		}
 	}
+}
+
+// A message says which key it has ended.
+func TestReceiveTellsOfAnEndedKey(t *testing.T) {
+	a, b := connectedPair(t, withWindows)
+	rdmatest.Needs(t, b.dev.Name(), rdmatest.InvalidationReport)
+	w, m := b.newWindow(t, rdma.WindowType2), b.windowMemory(t)
+	remote, err := b.qp.Bind(deadline(t), w, m.View(), rdma.AccessRemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, send := range map[uint32]func() error{
+		0:           func() error { return a.qp.Send(deadline(t), slice(t, a.mem, 0, 8)) },
+		remote.RKey: func() error { return a.qp.SendInvalidate(deadline(t), slice(t, a.mem, 0, 8), remote.RKey) },
+	} {
+		received, err := b.qp.StartRecv(deadline(t), slice(t, b.mem, 0, 8))
+		check(t, err)
+		check(t, send())
+		check(t, received.Wait(deadline(t)))
+		if got := received.Result().Invalidated; got != key {
+			t.Errorf("ended key %#x, want %#x", got, key)
+		}
+	}
+	wantStatus(t, "a write by a key that was ended", a.qp.Write(deadline(t), slice(t, a.mem, 0, 8), remote), rdma.WCRemAccessErr)
 }
 
 // Memory stays for as long as a window is bound to it.
@@ -265,7 +292,7 @@ func TestWindowsThatCannotBeBound(t *testing.T) {
 	if _, err := b.dom.AllocWindow(3); err == nil || !strings.Contains(err.Error(), "type is 3") {
 		t.Errorf("a window of type 3: %v", err)
 	}
-	if _, err := b.dom.CreateUD(withWindows); err == nil || !strings.Contains(err.Error(), "a UD queue pair binds none") {
+	if _, err := b.dom.CreateUD(withWindows); err == nil || !strings.Contains(err.Error(), "a UD queue pair binds no windows") {
 		t.Errorf("windows of datagrams: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ const (
 	ReliableDatagrams  Feature = "reliable datagrams"
 	Atomics            Feature = "atomics"
 	MemoryWindowBounds Feature = "bounds of memory windows"
+	InvalidationReport Feature = "reports of keys that a peer ended"
 	OnDemandPaging     Feature = "on-demand paging"
 	XRC                Feature = "XRC"
 	DMABuf             Feature = "DMA-buf"
@@ -48,6 +49,7 @@ var cannot = map[string]map[Feature]string{
 	"rxe": {
 		ReliableDatagrams:  "only EFA has SRD",
 		MemoryWindowBounds: "rxe checks the bounds of the region only, not those of the window",
+		InvalidationReport: "rxe leaves the key out of what it reports to user space",
 		OnDemandPaging:     "rxe reports no ODP capability",
 		XRC:                "rxe has no XRC domains",
 		DMABuf:             "rxe has no reg_user_mr_dmabuf",
