@@ -4,6 +4,7 @@ package sim_test
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -327,20 +328,32 @@ func TestReregistrationKeepsTheKey(t *testing.T) {
 // Hardware would write to the pages it pinned; the emulator notices that they
 // are gone.
 func TestMemoryUnmappedUnderARegistration(t *testing.T) {
-	a, b := pair(t, endConfig{})
-	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := addr(mem)
-	mr := b.register(mem, allAccess)
-	if err := unix.Munmap(mem); err != nil {
-		t.Fatal(err)
-	}
-	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 64}}, remote: at, rkey: mr.RKey})
-	a.waitSend(1, ibverbs.IBV_WC_REM_OP_ERR)
-	if got := b.asyncEvent(); got != ibverbs.IBV_EVENT_QP_FATAL {
-		t.Errorf("the owner is told %v", got)
+	for _, c := range []struct {
+		op  ibverbs.WROpcode
+		len int
+	}{
+		{ibverbs.IBV_WR_RDMA_WRITE, 64},
+		{ibverbs.IBV_WR_RDMA_READ, 64},
+		{ibverbs.IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
+		{ibverbs.IBV_WR_ATOMIC_CMP_AND_SWP, 8},
+	} {
+		t.Run(fmt.Sprint(c.op), func(t *testing.T) {
+			a, b := pair(t, endConfig{})
+			mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := addr(mem)
+			mr := b.register(mem, allAccess)
+			if err := unix.Munmap(mem); err != nil {
+				t.Fatal(err)
+			}
+			a.post(request{id: 1, op: c.op, pieces: []piece{{0, c.len}}, remote: at, rkey: mr.RKey})
+			a.waitSend(1, ibverbs.IBV_WC_REM_OP_ERR)
+			if got := b.asyncEvent(); got != ibverbs.IBV_EVENT_QP_FATAL {
+				t.Errorf("the owner is told %v", got)
+			}
+		})
 	}
 }
 
