@@ -116,6 +116,7 @@ func TestCompletionErrorText(t *testing.T) {
 		{flush, []string{"rdma: read on rxe0 QP 0x11", "WR_FLUSH_ERR", first.Error()}},
 		{closed, []string{"receive on rxe0", "the queue pair was closed"}},
 		{&CompletionError{Status: 200}, []string{"200", "unknown"}},
+		{&CompletionError{Status: WCRemOpErr, VendorErr: 14, VendorMeaning: "a stranger"}, []string{"vendor error 0xe: a stranger"}},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(c.err.Error(), want) {

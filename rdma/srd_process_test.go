@@ -167,7 +167,7 @@ func TestSRDToAKilledProcess(t *testing.T) {
 	}
 	for name, err := range map[string]error{"read": peer.Read(ctx, a.mem.View(), memory), "send": peer.Send(ctx, slice(t, a.mem, 0, 8))} {
 		var failed *rdma.CompletionError
-		if !errors.As(err, &failed) {
+		if !errors.As(err, &failed) || failed.Status != rdma.WCRespTimeoutErr {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -373,17 +373,20 @@ func TestSRDFailureEndsOneRequest(t *testing.T) {
 	readable := mustSlice(t, b.mem.Remote(), 0, 8)
 	small := slice(t, a.mem, 0, 8)
 
-	for name, request := range map[string]func() error{
-		"message with the wrong key": func() error { return peer(wrongKey).Send(ctx, small) },
-		"message to nobody":          func() error { return peer(nobody).Send(ctx, small) },
-		"read from nobody":           func() error { return peer(nobody).Read(ctx, small, readable) },
-		"message without a receive":  func() error { return toB.Send(ctx, small) },
-		"read of memory that ended":  func() error { return toB.Read(ctx, small, mustSlice(t, gone, 0, 8)) },
-		"read beyond the end":        func() error { return toB.Read(ctx, a.mem.View(), beyond) },
+	for name, request := range map[string]struct {
+		do   func() error
+		want rdma.WCStatus
+	}{
+		"message with the wrong key": {func() error { return peer(wrongKey).Send(ctx, small) }, rdma.WCRemInvRDReqErr},
+		"message to nobody":          {func() error { return peer(nobody).Send(ctx, small) }, rdma.WCRemInvRDReqErr},
+		"read from nobody":           {func() error { return peer(nobody).Read(ctx, small, readable) }, rdma.WCRemInvRDReqErr},
+		"message without a receive":  {func() error { return toB.Send(ctx, small) }, rdma.WCRNRRetryExcErr},
+		"read of memory that ended":  {func() error { return toB.Read(ctx, small, mustSlice(t, gone, 0, 8)) }, rdma.WCRemAccessErr},
+		"read beyond the end":        {func() error { return toB.Read(ctx, a.mem.View(), beyond) }, rdma.WCRemAccessErr},
 	} {
 		var failed *rdma.CompletionError
-		if err := request(); !errors.As(err, &failed) || failed.Status == rdma.WCWRFlushErr || failed.VendorErr == 0 {
-			t.Errorf("%s: got %v", name, err)
+		if err := request.do(); !errors.As(err, &failed) || failed.Status != request.want || failed.VendorErr == 0 || failed.VendorMeaning == "" {
+			t.Errorf("%s: got %v, want %v", name, err, request.want)
 		}
 		if err := a.qp.Err(); err != nil {
 			t.Errorf("%s ended the queue pair: %v", name, err)
@@ -398,7 +401,7 @@ func TestSRDFailureEndsOneRequest(t *testing.T) {
 	recv, err := b.qp.StartRecv(ctx, slice(t, b.mem, 0, 7))
 	check(t, err)
 	var here, there *rdma.CompletionError
-	if err := toB.Send(ctx, small); !errors.As(err, &here) {
+	if err := toB.Send(ctx, small); !errors.As(err, &here) || here.Status != rdma.WCRemInvReqErr {
 		t.Errorf("8 bytes for a receive of 7: %v", err)
 	}
 	if err := recv.Wait(ctx); !errors.As(err, &there) || there.Status != rdma.WCLocLenErr {
@@ -414,7 +417,7 @@ func TestSRDReadsNeedAnAcquaintance(t *testing.T) {
 	toB, ctx := a.peerOf(t, b), deadline(t)
 	read := func() error { return toB.Read(ctx, slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8)) }
 	var failed *rdma.CompletionError
-	if err := read(); !errors.As(err, &failed) {
+	if err := read(); !errors.As(err, &failed) || failed.Status != rdma.WCRemOpErr || !strings.Contains(err.Error(), "the peer does not know this device") {
 		t.Errorf("a read by a stranger: %v", err)
 	}
 	acquaintance := b.peerOf(t, a)

@@ -142,9 +142,15 @@ type WC struct {
 	SrcQP       uint32   // the number of the peer's, on datagram queue pairs
 	VendorErr   uint32   // what the device says about a failure
 
-	op     *operation // that the request is a part of
-	cause  error      // of a failure: what happened first
-	device string
+	op      *operation // that the request is a part of
+	failure *failure   // what else is known of one; nil if nothing is
+	device  string
+}
+
+// failure is what is known of a failed request beyond its status.
+type failure struct {
+	cause   error  // what happened first, if the request was flushed
+	meaning string // of the vendor's code
 }
 
 // Err returns nil if the request succeeded, else a *[CompletionError].
@@ -152,19 +158,24 @@ func (wc *WC) Err() error {
 	if wc.Status == WCSuccess {
 		return nil
 	}
-	return &CompletionError{
+	e := &CompletionError{
 		Status: wc.Status, VendorErr: wc.VendorErr, Opcode: wc.Opcode,
-		QPN: wc.QPN, Device: wc.device, Cause: wc.cause,
+		QPN: wc.QPN, Device: wc.device,
 	}
+	if f := wc.failure; f != nil {
+		e.Cause, e.VendorMeaning = f.cause, f.meaning
+	}
+	return e
 }
 
 // CompletionError is how a request failed.
 type CompletionError struct {
-	Status    WCStatus
-	VendorErr uint32 // the vendor's code, 0 if there is none; only the vendor knows its meaning
-	Opcode    Opcode // what the request was
-	QPN       uint32 // the number of the local queue pair
-	Device    string
+	Status        WCStatus
+	VendorErr     uint32 // the vendor's code, 0 if there is none
+	VendorMeaning string // what the code means, empty if the device's backend does not know
+	Opcode        Opcode // what the request was
+	QPN           uint32 // the number of the local queue pair
+	Device        string
 
 	// Cause is why a request was flushed: the first failure of its queue pair,
 	// os.ErrClosed if that was closed, nil if the reason is not known.
@@ -177,6 +188,9 @@ func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("rdma: %s on %s QP %#x: %s (%s)", e.Opcode, e.Device, e.QPN, e.Status, e.Status.Meaning())
 	if e.VendorErr != 0 {
 		s += fmt.Sprintf(", vendor error %#x", e.VendorErr)
+	}
+	if e.VendorMeaning != "" && e.VendorMeaning != e.Status.Meaning() {
+		s += ": " + e.VendorMeaning
 	}
 	switch e.Cause {
 	case nil:

@@ -282,6 +282,7 @@ func (wq *workQueue) describe(number uint32, wc *WC) {
 func (wq *workQueue) complete(wc *WC, raw *ibverbs.WC) {
 	if wc.Status = WCStatus(raw.Status); wc.Status != WCSuccess {
 		wc.VendorErr = raw.VendorErr
+		wq.qp.interpret(wc)
 		wq.qp.noteFailure(wc)
 		return
 	}
