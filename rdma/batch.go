@@ -74,7 +74,7 @@ func (b *Batch) WriteV(views []View, remote Remote, token uint64) *Batch {
 
 // WriteInline adds a write of data, which travels in the request itself: it is
 // copied, needs no registration, and is free for reuse at once. It may be as
-// long as the queue pair's MaxInline.
+// long as the queue pair's MaxInline. On SRD there are no such writes.
 func (b *Batch) WriteInline(data []byte, remote Remote, token uint64) *Batch {
 	return b.addInline(OpWrite, data, remote, token)
 }
@@ -407,6 +407,9 @@ func (l lane) check(code Opcode) error {
 func (b *Batch) addInline(code Opcode, data []byte, remote Remote, token uint64) *Batch {
 	if b.err != nil {
 		return b
+	}
+	if code == OpWrite && b.q.qpType == SRD { // libefa 46 to 62 would post another request than this
+		return b.fail(code, fmt.Errorf("%w: %s queue pairs of %s have no inline writes", errors.ErrUnsupported, b.q.qpType, b.q.device))
 	}
 	if err := b.begin(code, token, uint64(len(data)), remote); err != nil {
 		return b.fail(code, err)

@@ -136,6 +136,35 @@ func TestSRDWrites(t *testing.T) {
 	}
 }
 
+// Data within the request itself is for messages, whatever the library makes of
+// a write with some.
+func TestSRDInlineData(t *testing.T) {
+	names := srdDevices(t)
+	a, cq := newBatchStation(t, names[0], rdma.QPConfig{Config: rdma.Config{MaxInline: 32}})
+	b := newStation(t, names[1], rdma.SRD, nil)
+	b.peerOf(t, a)
+	toB := a.peerOf(t, b)
+	for _, data := range []string{"", "a", "a message that has 32 bytes, ok."} {
+		recv, err := b.qp.StartRecv(deadline(t), b.mem.View())
+		check(t, err)
+		if n, err := a.qp.Batch().To(toB).SendInline([]byte(data), 1).Post(); n != 1 || err != nil {
+			t.Fatalf("posted %d, error %v", n, err)
+		}
+		check(t, waitFor(t, cq, 1)[0].Err())
+		check(t, recv.Wait(deadline(t)))
+		if got := recv.Result().Bytes; int(got) != len(data) {
+			t.Errorf("received %d bytes of %q", got, data)
+		}
+		same(t, "message", contents(t, b.mem), []byte(data))
+	}
+	if n, err := a.qp.Batch().To(toB).SendInline(make([]byte, 33), 1).Post(); n != 0 || !errors.Is(err, rdma.ErrInlineTooLong) {
+		t.Errorf("posted %d, error %v", n, err)
+	}
+	if n, err := a.qp.Batch().To(toB).WriteInline([]byte("x"), b.mem.Remote(), 1).Post(); n != 0 || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no inline writes") {
+		t.Errorf("posted %d, error %v", n, err)
+	}
+}
+
 // An EFA of another generation lacks reads as well.
 func TestSRDWithoutReads(t *testing.T) {
 	old := sim.DeviceConfig{Model: sim.EFA, NoRead: true, NoWrite: true}

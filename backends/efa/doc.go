@@ -15,7 +15,7 @@
 //     as QPLimits.MaxRDMASize. The oldest devices have neither of these, and
 //     writes need libefa of rdma-core 46 as well: rdma.Device.Report tells.
 //   - A request has one piece of memory, unless more is asked for; a read or
-//     write never has more.
+//     write never has more, and none within itself (inline).
 //   - There are no atomics, shared receive queues or memory windows.
 //   - A read or write reaches a peer only if its device knows this one: both sides
 //     make a Peer of the other.
