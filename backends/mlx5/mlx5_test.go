@@ -35,3 +35,32 @@ func TestAvailableMeansThatThereAreDevices(t *testing.T) {
 		t.Errorf("available is %v with %d devices", mlx5.Available(), len(devices))
 	}
 }
+
+// A device's report tells of what this backend adds.
+func TestReportOfADevice(t *testing.T) {
+	name := rdmatest.Devices(t, 1)[0]
+	dev, err := mlx5.Open(name, nil)
+	if errors.Is(err, rdma.ErrNoDevice) || errors.Is(err, rdma.ErrNoBackend) {
+		rdmatest.Skip(t, "needs a device of mlx5 (RDMA_TEST_DEVICE=sim): "+err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	report, err := dev.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"dynamic connections (DC)", "composite memory", "compressed completions", "device memory", "memory windows"} {
+		if !slices.ContainsFunc(report, func(c rdma.Capability) bool { return c.Name == want }) {
+			t.Errorf("no word of %s in %v", want, report)
+		}
+	}
+	if rdmatest.Emulating() {
+		for _, c := range report {
+			if c.Name == "composite memory" && c.Value != "of up to 65532 pieces" || c.Name == "dynamic connections (DC)" && c.Missing != "" {
+				t.Errorf("%s", c)
+			}
+		}
+	}
+}
