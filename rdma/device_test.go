@@ -32,6 +32,17 @@ func openDevice(t testing.TB, name string, cfg *rdma.Config) *rdma.Device {
 	return d
 }
 
+// openDomain opens a device and a domain for the length of a test.
+func openDomain(t testing.TB, name string, cfg *rdma.Config) *rdma.Domain {
+	t.Helper()
+	dom, err := openDevice(t, name, cfg).Domain(t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, dom.Close()) })
+	return dom
+}
+
 func TestDevicesIsAListOnAnyMachine(t *testing.T) {
 	devices, err := rdma.Devices()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {

@@ -19,17 +19,6 @@ import (
 	"github.com/goverbs/goverbs/sim"
 )
 
-// openDomain opens a device and a domain for the length of a test.
-func openDomain(t testing.TB, name string, cfg *rdma.Config) *rdma.Domain {
-	t.Helper()
-	dom, err := openDevice(t, name, cfg).Domain(t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, dom.Close()) })
-	return dom
-}
-
 func TestRealMemoryIsRegistered(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	dom := openDomain(t, name, nil)
