@@ -20,7 +20,8 @@ const (
 	pending                // another process will answer
 )
 
-// outcome is how a request went, and what follows at the responder.
+// outcome is how a request went, and what follows at the responder. It has no
+// more fields than the compiler keeps in registers.
 type outcome struct {
 	reply
 	sent   *Message  // of pending: what will be answered

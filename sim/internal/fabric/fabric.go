@@ -12,7 +12,7 @@ import (
 type Fabric struct {
 	mu sync.Mutex
 	// The clock stands still while the lock is held: what happens then happens at
-	// once.
+	// once. It is 0 until someone asks.
 	clock time.Duration
 
 	// Patience is how long a request waits for a peer that may still come: one
