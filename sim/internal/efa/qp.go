@@ -123,8 +123,6 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	switch {
 	case c2&phase != pass^q.firstPass:
 		return problem("phase", statusInternal)
-	case r.Index >= q.depth:
-		return problem("request number", statusInternal)
 	case c1&isMeta == 0 || c1&extension != 0 || c2&first == 0 || c2&last == 0 || c2&unused != 0:
 		return problem("control bits", statusInternal)
 	}
@@ -191,9 +189,11 @@ func addBuffer(r *fabric.Request, b []byte) bool {
 	return key&^keyMask == 0
 }
 
-// addInline adds data that came with the request.
+// addInline adds data that came with the request. A request's number is the
+// library's, and of the queue's requests unique in as many bits as its length has;
+// the others tell, since rdma-core 63, the queue pair from earlier ones.
 func (q *QP) addInline(r *fabric.Request, data []byte) {
-	to := &q.inline[r.Index]
+	to := &q.inline[r.Index&(q.depth-1)]
 	copy(to[:], data)
 	r.SGL = append(r.SGL, fabric.SGE{Addr: uint64(uintptr(unsafe.Pointer(to))), Len: uint64(len(data)), Inline: true})
 	r.Length = uint64(len(data))
