@@ -129,6 +129,16 @@ func TestAnyVerbOfComposingCanFail(t *testing.T) {
 	failEachVerb(t, f, b.dev.Name(), []string{"reg_mr", "devx_create", "create_cq", "create_qp", "modify_qp"}, composeLifecycle)
 }
 
+// Keys are bound by requests that the device is told of, as hardware wants it.
+func TestKeysAreBoundByDoorbells(t *testing.T) {
+	_, a, b := fabricPair(t, &sim.Config{StrictDoorbells: true}, nil)
+	m := compose(t, b.dom, slice(t, b.mem, 100, 50), slice(t, b.mem, 0, 50))
+	for range 20 { // around the queue
+		m = compose(t, b.dom, m.View())
+	}
+	check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 100), m.Remote()))
+}
+
 // The queue pair that binds keys needs to know a port.
 func TestPortThatIsNotKnown(t *testing.T) {
 	for _, verb := range []string{"query_device", "query_port", "query_gid"} {
