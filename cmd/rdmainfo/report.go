@@ -184,8 +184,8 @@ func (d *device) write(out *lines) {
 	out.add("  GUID      node %v, system %v", d.NodeGUID, d.SysImageGUID)
 	out.add("  queues    QP %d, CQ %d, CQE %d, SRQ %d, SRQ WR %d", d.MaxQP, d.MaxCQ, d.MaxCQE, d.MaxSRQ, d.MaxSRQWR)
 	out.add("  of a QP   %s", d.ofQP())
-	out.add("  memory    PD %d, MR %d of %s, MW %d, AH %d, device memory %d bytes", d.MaxPD, d.MaxMR, anyOr(d.MaxMRSize), d.MaxMW, d.MaxAH, d.MaxDMSize)
-	out.add("  reads     %d in flight per QP, %d as initiator, %d in all; atomics: %v", d.MaxQPReads, d.MaxQPInitiatorReads, d.MaxReads, d.AtomicCap)
+	out.add("  memory    PD %d, MR %d of %s, MW %d, AH %d", d.MaxPD, d.MaxMR, anyOr(d.MaxMRSize), d.MaxMW, d.MaxAH)
+	out.add("  reads     %d in flight per QP, %d as initiator, %d in all", d.MaxQPReads, d.MaxQPInitiatorReads, d.MaxReads)
 	out.add("  caps      %v", d.Caps)
 	for _, c := range d.Report {
 		if c.Missing != "" {
