@@ -46,26 +46,32 @@
 //
 // # What is not emulated
 //
-// Of ConnectX: multicast, raw packets and flow steering, device memory,
-// tag matching, signatures, and firmware commands but the one that makes
-// indirect keys. Of EFA: longer send requests, processing hints, and completion
-// queues in memory of the program's or in several parts. Of networks:
-// congestion and time. A doorbell of ConnectX is taken for rung when its record
-// is written, unless [Config.StrictDoorbells] says otherwise.
+// Of ConnectX: multicast, raw packets and flow steering, tag matching,
+// signatures and encryption, memcpy by the device, operations on its memory by
+// address, the page with its clock, streams of DC initiators, masked atomics of
+// more than 8 bytes, and firmware commands but those that make indirect keys and
+// tell capabilities. Memory that is paged on demand is there when it is used. Of
+// EFA: longer send requests, processing hints, and completion queues in memory of
+// the program's or in several parts. Of networks: congestion and time. A doorbell
+// of ConnectX is taken for rung when its record is written, unless
+// [Config.StrictDoorbells] says otherwise.
 //
 // # What it needs
 //
 // Linux with cgo, and rdma-core's libraries (on Debian the packages libibverbs1
-// and ibverbs-providers). Without them the import does nothing: programs start,
-// and devices are unsupported as they would be without sim. The same goes for
-// statically linked programs.
+// and ibverbs-providers); it is tested with releases 44, 56 and 65. Without them
+// the import does nothing: programs start, and devices are unsupported as they
+// would be without sim. The same goes for statically linked programs.
 //
 // # Several processes
 //
 // The processes of a user on a host have the same devices if they order the
 // same: queue pairs of one process can be connected with those of another, and
-// see it end. The shared queue of an extended connection (XRC) has to be in the
-// process that has its receiving end.
+// see it end. A program that leaves without closing its device has acknowledged
+// what it received. The shared queue of an extended connection (XRC) has to be in
+// the process that has its receiving end, and so has who opens that by number.
+// (libmlx5, up to 64 at least, crashes when it is to destroy what ibv_open_qp
+// returned.)
 //
 // # What it replaces
 //
