@@ -42,9 +42,9 @@ const (
 	opcodeLocalInval    = 0x1b
 	opcodeUMR           = 0x25
 
-	// opcode modifiers of masked atomics
-	maskedOn4 = 8 | 0
-	maskedOn8 = 8 | 1
+	// opcode modifiers of masked atomics: 8 for masked, and log2 of the words
+	maskedOn4 = 8
+	maskedOn8 = 9
 
 	addressVector   = 48
 	extendedAddress = 1 << 31 // of the vector's QP number word

@@ -81,21 +81,32 @@ func Write(root string, devices []Device) error {
 	return w.err
 }
 
-// replace has root lead to another tree, and removes the one that it led to.
+// replace has root lead to another tree. The one that it led to stays until the
+// next time, for those who are on their way through it.
 func replace(root, tree string) error {
+	past := root + ".past"
 	before, _ := os.Readlink(root) // none the first time
-	link := tree + ".link"
-	if err := os.Symlink(filepath.Base(tree), link); err != nil {
+	older, _ := os.Readlink(past)
+	if err := point(root, filepath.Base(tree)); err != nil || before == "" {
 		return err
 	}
-	if err := os.Rename(link, root); err != nil {
-		os.Remove(link)
+	if err := point(past, before); err != nil || older == "" {
 		return err
 	}
-	if before == "" {
-		return nil
+	return os.RemoveAll(filepath.Join(filepath.Dir(root), older))
+}
+
+// point makes a link, in place of one that is there.
+func point(link, target string) error {
+	made := link + ".new"
+	if err := os.Symlink(target, made); err != nil {
+		return err
 	}
-	return os.RemoveAll(filepath.Join(filepath.Dir(root), before))
+	if err := os.Rename(made, link); err != nil {
+		os.Remove(made)
+		return err
+	}
+	return nil
 }
 
 func (w *writer) device(d *Device) {
