@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -563,4 +564,50 @@ func TestSRDRNRRetry(t *testing.T) {
 	_, err = b.qp.Recv(ctx, b.mem.View())
 	check(t, err)
 	check(t, sent.Wait(ctx))
+}
+
+func TestSRDPostAndPollDoNotAllocate(t *testing.T) {
+	names := srdDevices(t)
+	cfg := rdma.QPConfig{Config: rdma.Config{MaxInline: 16}}
+	a, cqA := newBatchStation(t, names[0], cfg)
+	b, cqB := newBatchStation(t, names[1], cfg)
+	b.peerOf(t, a)
+	toB, toA := a.peerOf(t, b), a.peerOf(t, a)
+	batch, recvs := a.qp.Batch(), b.qp.RecvBatch()
+	local, remote, own := slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), mustSlice(t, a.mem.Remote(), 0, 8)
+	into, data := slice(t, b.mem, 16, 16), []byte("inline")
+	wcs := make([]rdma.WC, 16)
+	poll := func(cq *rdma.CQ, n int) {
+		for got := 0; got < n; {
+			k, err := cq.Poll(wcs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range k {
+				if wcs[i].Status != rdma.WCSuccess {
+					t.Fatal(wcs[i].Err())
+				}
+			}
+			if got += k; k == 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+	allocs := testing.AllocsPerRun(50, func() {
+		if _, err := recvs.Recv(into, 1).Recv(into, 2).Post(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(4) {
+			batch.To(toB).Read(local, remote, i).To(toA).Read(local, own, i)
+		}
+		batch.To(toB).SendImm(local, 7, 1).SendInline(data, 2)
+		if _, err := batch.Post(); err != nil {
+			t.Fatal(err)
+		}
+		poll(cqA, 10)
+		poll(cqB, 2)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations per round, want 0", allocs)
+	}
 }
