@@ -169,3 +169,41 @@ func TestPortThatIsNotKnown(t *testing.T) {
 		})
 	}
 }
+
+// No packet is sent to bind a key: a port without a link will do.
+func TestKeysAreBoundWithoutALink(t *testing.T) {
+	f := newFabric(t, nil)
+	device := f.Devices()[0]
+	check(t, simDevice(t, f, device).SetLink(1, false))
+	dom := openDomain(t, device, nil)
+	m, err := dom.Alloc(4096, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, m.Close()) })
+	compose(t, dom, m.View())
+}
+
+// Of a device that is gone everything can be closed, and nothing made.
+func TestMemoryOfARemovedDevice(t *testing.T) {
+	f, _, b := composerFabric(t)
+	m := compose(t, b.dom, b.mem.View())
+	own := b.deviceMemory(t, 64)
+	w := b.newWindow(t, rdma.WindowType2)
+	check(t, simDevice(t, f, b.dev.Name()).Remove())
+	for name, try := range map[string]func() error{
+		"compose":       func() error { _, err := b.dom.Compose(b.mem.View()); return err },
+		"grow":          func() error { _, err := m.Grow(b.mem.View()); return err },
+		"device memory": func() error { _, err := b.dom.AllocDeviceMemory(8, nil); return err },
+		"window":        func() error { _, err := b.dom.AllocWindow(rdma.WindowType2); return err },
+	} {
+		if try() == nil {
+			t.Errorf("%s: a device that is gone makes some", name)
+		}
+	}
+	check(t, m.Close())
+	<-m.Released()
+	check(t, own.Close())
+	<-own.Released()
+	check(t, w.Close())
+}

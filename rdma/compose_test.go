@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
@@ -305,4 +306,36 @@ func TestPiecesThatCannotBeComposed(t *testing.T) {
 	if _, err := b.dom.Compose(one); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed domain: %v", err)
 	}
+}
+
+// Many make, use and close composite memory of one domain at a time.
+func TestCompositeMemoryIsMadeConcurrently(t *testing.T) {
+	a, b := composerSides(t)
+	compose(t, b.dom, b.mem.View()) // or skip
+	var wg sync.WaitGroup
+	for i := range uint64(8) {
+		wg.Go(func() {
+			ctx := deadline(t)
+			for range 10 {
+				own, err := b.mem.Slice(i*1000, 1000)
+				check(t, err)
+				m, err := b.dom.Compose(own)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				source, err := a.mem.Slice(i*1000, 1000)
+				check(t, err)
+				check(t, a.qp.Write(ctx, source, m.Remote()))
+				grown, err := m.Grow(own)
+				check(t, errors.Join(err, m.Close()))
+				if err == nil {
+					check(t, a.qp.Write(ctx, source, mustSlice(t, grown.Remote(), 1000, 1000)))
+					check(t, grown.Close())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	same(t, "memory", contents(t, b.mem)[:8000], contents(t, a.mem)[:8000])
 }

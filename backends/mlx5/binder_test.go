@@ -187,3 +187,15 @@ func (b *bench) compare(list entryList, length uint64, access backend.Access, by
 		}
 	}
 }
+
+// Requests have a number of 16 bits, which comes to its end.
+func TestMoreRequestsThanTheirNumbers(t *testing.T) {
+	b := newBench(t)
+	key := b.key(1)
+	list := entryList(nil).addPiece(b.mr.LKey, b.addr, 100)
+	for i := range 1<<16/3 + 10 { // each takes 3 blocks, which are what is counted
+		if err := b.ours.bind(key, 100, bindable, list); err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"syscall"
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/rdma/backend"
@@ -82,9 +83,19 @@ func (d *domain) bind(list entryList, length uint64, access backend.Access) (bac
 		return backend.Registration{}, fmt.Errorf("key of %d entries: %w", list.len(), err)
 	}
 	if err := d.bindKey(key, length, access, list); err != nil {
-		return backend.Registration{}, errors.Join(err, mlx5dv.DestroyMKey(key))
+		return backend.Registration{}, errors.Join(err, destroyKey(key))
 	}
-	return backend.Registration{LKey: key.LKey, RKey: key.RKey, Deregister: func() error { return mlx5dv.DestroyMKey(key) }}, nil
+	return backend.Registration{LKey: key.LKey, RKey: key.RKey, Deregister: func() error { return destroyKey(key) }}, nil
+}
+
+// destroyKey ends a key. With a device that is gone it has ended already, and
+// EIO says so; the few bytes that libmlx5 has for it are lost then.
+func destroyKey(key *mlx5dv.MKey) error {
+	err := mlx5dv.DestroyMKey(key)
+	if errors.Is(err, syscall.EIO) {
+		return nil
+	}
+	return err
 }
 
 // leastRoom is how many bytes of entries binders are made for: a page.
