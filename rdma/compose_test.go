@@ -339,3 +339,28 @@ func TestCompositeMemoryIsMadeConcurrently(t *testing.T) {
 	wg.Wait()
 	same(t, "memory", contents(t, b.mem)[:8000], contents(t, a.mem)[:8000])
 }
+
+// Another process writes across pieces here, and is written to from them.
+func TestAnotherProcessWritesIntoPieces(t *testing.T) {
+	devices := rdmatest.Devices(t, 2)
+	rdmatest.Needs(t, devices[0], rdmatest.CompositeMemory)
+	own := newSide(t, devices[0], nil)
+	a := *own
+	pieces := []rdma.View{slice(t, a.mem, 1000, 20000), slice(t, a.newMemory(t), 100, memSize-30000), slice(t, a.mem, 40000, 10000)}
+	fill(t, a.mem, 1)
+	a.mem = compose(t, a.dom, pieces...)
+	ctx := deadline(t)
+	answer, err := a.qp.StartRecv(ctx, slice(t, a.mem, 0, 0))
+	check(t, err)
+	peer, in, memory := startPeer(ctx, t, &a, devices[1])
+	defer func() {
+		in.Close()
+		check(t, peer.Wait())
+	}()
+	want := joined(t, pieces...)
+	turnAround(want)
+	check(t, a.qp.Write(ctx, a.mem.View(), memory))
+	check(t, a.qp.SendImm(ctx, slice(t, a.mem, 0, 0), memSize))
+	check(t, answer.Wait(ctx))
+	same(t, "the pieces", joined(t, pieces...), want)
+}
