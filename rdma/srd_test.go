@@ -23,11 +23,27 @@ var twoEFAs = &sim.Config{Devices: []sim.DeviceConfig{{Model: sim.EFA}, {Model: 
 func srdDevices(t testing.TB) []string {
 	t.Helper()
 	if rdmatest.Emulating() {
-		return newFabric(t, twoEFAs).Devices()
+		return newEFAs(t, twoEFAs).Devices()
 	}
 	names := rdmatest.Devices(t, 2)
 	rdmatest.Needs(t, names[0], rdmatest.ReliableDatagrams)
 	return names
+}
+
+// newEFAs is newFabric with EFA devices. It skips the test if their backend is
+// not there.
+func newEFAs(t testing.TB, cfg *sim.Config) *sim.Fabric {
+	t.Helper()
+	f := newFabric(t, cfg)
+	dev, err := rdma.Open(f.Devices()[0], nil)
+	if errors.Is(err, rdma.ErrNoBackend) {
+		rdmatest.Skip(t, "needs the backend of EFA devices (RDMA_TEST_BACKEND leaves it out)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, dev.Close())
+	return f
 }
 
 // srdPair returns stations on two devices that know each other.
@@ -169,7 +185,7 @@ func TestSRDInlineData(t *testing.T) {
 // An EFA of another generation lacks reads as well.
 func TestSRDWithoutReads(t *testing.T) {
 	old := sim.DeviceConfig{Model: sim.EFA, NoRead: true, NoWrite: true}
-	names := newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{old}}).Devices()
+	names := newEFAs(t, &sim.Config{Devices: []sim.DeviceConfig{old}}).Devices()
 	s := newSRDOnly(t, names[0])
 	peer, err := s.Peer(deadline(t), endpointOf(t, s))
 	check(t, err)
@@ -221,7 +237,7 @@ func endpointOf(t testing.TB, qp interface{ Endpoint() (rdma.Endpoint, error) })
 func TestSRDRequestsEndInAnyOrder(t *testing.T) {
 	for _, seed := range []uint64{0, 1, 2, 3} {
 		t.Run(fmt.Sprint("seed_", seed), func(t *testing.T) {
-			f := newFabric(t, twoEFAs)
+			f := newEFAs(t, twoEFAs)
 			f.Reorder(seed)
 			const total, depth, size = 400, 16, 16
 			cfg := rdma.QPConfig{Config: rdma.Config{MaxSendWR: depth, MaxRecvWR: depth}}
@@ -330,7 +346,7 @@ func TestSRDRequestsEndInAnyOrder(t *testing.T) {
 
 // A program that counts does not depend on the order.
 func TestCounterOnSRD(t *testing.T) {
-	f := newFabric(t, twoEFAs)
+	f := newEFAs(t, twoEFAs)
 	f.Reorder(7)
 	const messages = 64
 	a, cqA := newBatchStation(t, "sim_efa_0", rdma.QPConfig{})
