@@ -32,6 +32,15 @@
 // is a [*CompletionError]. All that waits takes a context and parks its
 // goroutine on the runtime's poller; a context ends the wait and not the request.
 //
+// # Memory
+//
+// [Domain.Alloc] allocates memory and registers it, [Domain.RegisterForeign] and
+// [Domain.RegisterDMABuf] register what others have, such as that of a GPU, and
+// [Domain.AllocDeviceMemory] gives some of the device's own. A [View] is a range of
+// it for requests here, [View.Remote] what a peer needs to reach it. With some
+// devices [Domain.Compose] and [Domain.Interleave] put memory of many places behind
+// one key, and a [Window] lends it to a peer for a while.
+//
 // # Words
 //
 //   - queue pair (QP): one end of a connection, a send and a receive queue of requests
