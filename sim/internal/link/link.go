@@ -39,13 +39,16 @@ type Node struct {
 }
 
 // Join takes a free slot of the network that a folder stands for, and listens.
+// Slots go round with the numbers of processes: what is still sent to one that
+// has ended should not be the next one's.
 func Join(dir string, r Receiver) (*Node, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	n := &Node{dir: dir, receiver: r, peers: make(map[uint32]*peer)}
 	n.written.L = &n.mu
-	for slot := uint32(1); slot <= fabric.MaxSlot; slot++ {
+	for i := range uint32(fabric.MaxSlot) {
+		slot := 1 + (uint32(os.Getpid())+i)%fabric.MaxSlot
 		lock, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("slot.%d.lock", slot)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ package link
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -110,6 +111,9 @@ func TestMessagesArriveInOrder(t *testing.T) {
 	}
 }
 
+// other returns a slot that is not n's.
+func other(n *Node) uint32 { return n.Slot%fabric.MaxSlot + 1 }
+
 // listen takes a slot for a process that the test plays.
 func listen(t *testing.T, n *Node, slot uint32) net.Listener {
 	t.Helper()
@@ -137,12 +141,12 @@ func waiting(t *testing.T, conn net.Conn) (n int) {
 
 func TestFlushedMessagesHaveLeft(t *testing.T) {
 	n, _ := join(t, t.TempDir())
-	l := listen(t, n, 7)
+	l := listen(t, n, other(n))
 	want := 0
 	for id := range uint64(20) {
 		m := message(id, make([]byte, 100))
 		want += len(frame(t, m))
-		n.Send(7, m)
+		n.Send(other(n), m)
 	}
 	n.Flush()
 	conn, err := l.Accept()
@@ -159,8 +163,8 @@ func TestFlushedMessagesHaveLeft(t *testing.T) {
 // that are too much for the socket follow in order.
 func TestMessagesLeaveAtOnce(t *testing.T) {
 	n, _ := join(t, t.TempDir())
-	l := listen(t, n, 7)
-	n.Send(7, message(0, nil))
+	l := listen(t, n, other(n))
+	n.Send(other(n), message(0, nil))
 	n.Flush()
 	conn, err := l.Accept()
 	if err != nil {
@@ -170,15 +174,15 @@ func TestMessagesLeaveAtOnce(t *testing.T) {
 	want := waiting(t, conn)
 	for id := range uint64(3) {
 		m := message(1+id, make([]byte, 100))
-		n.Send(7, m)
+		n.Send(other(n), m)
 		want += len(frame(t, m))
 		if got := waiting(t, conn); got != want {
 			t.Errorf("after message %d %d bytes are there, want %d", id+1, got, want)
 		}
 	}
 	big := bytes.Repeat([]byte("0123456789"), 1<<19)
-	n.Send(7, message(4, big))
-	n.Send(7, message(5, big[:10]))
+	n.Send(other(n), message(4, big))
+	n.Send(other(n), message(5, big[:10]))
 	for id := range uint64(6) {
 		m, err := readFrame(conn)
 		if err != nil || m.ID != id {
@@ -192,7 +196,7 @@ func TestMessagesLeaveAtOnce(t *testing.T) {
 
 func TestFlushDoesNotWaitForTheDead(t *testing.T) {
 	n, in := join(t, t.TempDir())
-	n.Send(77, message(1, nil))
+	n.Send(other(n), message(1, nil))
 	<-in.lost
 	n.Flush()
 	n.mu.Lock()
@@ -204,18 +208,23 @@ func TestFlushDoesNotWaitForTheDead(t *testing.T) {
 
 func TestNobodyThereIsALoss(t *testing.T) {
 	n, in := join(t, t.TempDir())
-	n.Send(77, message(1, nil))
-	if slot := <-in.lost; slot != 77 {
+	n.Send(other(n), message(1, nil))
+	if slot := <-in.lost; slot != other(n) {
 		t.Errorf("lost %d", slot)
 	}
 }
 
 func TestSocketThatIsLeftBehind(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "slot.1.sock"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for slot := 1; slot <= fabric.MaxSlot; slot++ {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("slot.%d.sock", slot)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if n, _ := join(t, dir); n.Slot != 1 {
-		t.Errorf("slot is %d", n.Slot)
+	a, _ := join(t, dir)
+	b, in := join(t, dir)
+	a.Send(b.Slot, message(1, nil))
+	if m := <-in.got; m.ID != 1 {
+		t.Errorf("received %+v", m)
 	}
 }
