@@ -3,12 +3,15 @@
 package sim_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -51,6 +54,35 @@ func TestGIDTablesNameNetworkInterfaces(t *testing.T) {
 	}
 	if len(seen) != 2 {
 		t.Errorf("interfaces are %v, want one for each of two ports", seen)
+	}
+}
+
+// Since rdma-core 62.
+func TestPortsHaveASpeed(t *testing.T) {
+	f := newFabric(t, nil)
+	speed := new(uint64)
+	for _, name := range f.Devices() {
+		n := openNode(t, name)
+		err := ibverbs.QueryPortSpeed(n.ctx, 1, speed)
+		if missing := new(capi.MissingError); errors.As(err, &missing) {
+			return
+		}
+		if err != nil || *speed != 4000 {
+			t.Errorf("the speed is %d units of 100 Mbit/s, %v; want 4000", *speed, err)
+		}
+		if err := ibverbs.QueryPortSpeed(n.ctx, 2, speed); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("of a port that is not there: %v, want EINVAL", err)
+		}
+		d, err := f.Device(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetLink(1, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := ibverbs.QueryPortSpeed(n.ctx, 1, speed); err != nil || *speed != 0 {
+			t.Errorf("without a link it is %d, %v", *speed, err)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ const (
 	MethodQueryContext  = 4
 	MethodQueryGIDTable = 5
 	MethodQueryGIDEntry = 6
+	MethodQuerySpeed    = 7
 
 	AttrCoreIn   = 0
 	AttrCoreOut  = 1
@@ -44,6 +45,9 @@ const (
 
 	AttrQueryPortNum  = 0
 	AttrQueryPortResp = 1
+
+	AttrQuerySpeedPort = 0
+	AttrQuerySpeedResp = 1
 
 	AttrContextCompVectors = 0
 	AttrContextCoreSupport = 1

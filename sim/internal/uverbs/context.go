@@ -191,6 +191,7 @@ func init() {
 		{uapi.ObjectDevice, uapi.MethodGetContext, 0}:    {"get_context", (*Context).getContext, nil},
 		{uapi.ObjectDevice, uapi.MethodQueryContext, 0}:  {"get_context", (*Context).getContext, nil},
 		{uapi.ObjectDevice, uapi.MethodQueryPort, 0}:     {"query_port", (*Context).queryPort, nil},
+		{uapi.ObjectDevice, uapi.MethodQuerySpeed, 0}:    {"query_port_speed", (*Context).querySpeed, nil},
 		{uapi.ObjectDevice, uapi.MethodQueryGIDTable, 0}: {"query_gid", (*Context).queryGIDTable, nil},
 		{uapi.ObjectDevice, uapi.MethodQueryGIDEntry, 0}: {"query_gid", (*Context).queryGIDEntry, nil},
 		write(uapi.CmdQueryDevice):                       {"query_device", (*Context).queryDevice, nil},

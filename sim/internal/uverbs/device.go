@@ -134,6 +134,27 @@ func (c *Context) queryPort(r *uapi.Request) error {
 	return nil
 }
 
+// lanes and rates are the meanings of a port's width and speed (IBA volume 1,
+// PortInfo), the latter in units of 100 Mbit/s of each lane.
+var (
+	lanes = map[uint8]uint64{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
+	rates = map[uint8]uint64{1: 25, 2: 50, 4: 100, 8: 100, 16: 140, 32: 250, 64: 500, 128: 1000}
+)
+
+// querySpeed tells a port's effective speed.
+func (c *Context) querySpeed(r *uapi.Request) error {
+	p := c.device.Port(uint8(r.Uint(uapi.AttrQuerySpeedPort)))
+	if p == nil {
+		return syscall.EINVAL
+	}
+	speed := lanes[p.Width] * rates[p.Speed]
+	if !p.Up {
+		speed = 0
+	}
+	uapi.Out(r, uapi.AttrQuerySpeedResp, speed)
+	return nil
+}
+
 func gidEntry(p *fabric.Port, i int) (uapi.GIDEntry, bool) {
 	e, ok := p.GID(i)
 	return uapi.GIDEntry{GID: e.GID, Index: uint32(i), Port: uint32(p.Number), Type: uint32(e.Type), NetDevIndex: p.NetDevIndex}, ok
