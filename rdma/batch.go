@@ -352,7 +352,7 @@ func (b *Batch) send(code Opcode, view View, imm uint32, token uint64) *Batch {
 
 func (b *Batch) withImm(imm uint32) *Batch {
 	if b.err == nil {
-		b.reqs.list[len(b.reqs.list)-1].imm = imm
+		b.reqs.last().imm = imm
 	}
 	return b
 }
@@ -435,7 +435,7 @@ func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, tok
 	}
 	b.add(code, token, atomicSize, remote, view)
 	if b.err == nil {
-		r := &b.reqs.list[len(b.reqs.list)-1]
+		r := b.reqs.last()
 		r.operand, r.swap = operand, swap
 	}
 	return b

@@ -186,8 +186,8 @@ func TestRequestsDrop(t *testing.T) {
 	for _, n := range []int{0, 2, 1, 3} {
 		r.drop(n)
 		next += n
-		for i, req := range r.list {
-			was := next + i
+		for i := range r.len() {
+			req, was := r.at(i), next+i
 			pieces, inline := r.pieces[req.pieces:req.pieceEnd], string(r.inline[req.inline:req.inlineEnd])
 			if req.token != uint64(was) || len(pieces) != was%3 || inline != strings.Repeat(string(rune('a'+was)), was%2*3) {
 				t.Fatalf("after %d: request %d has token %d, %d pieces, inline %q", next, was, req.token, len(pieces), inline)

@@ -232,7 +232,7 @@ func (l lane) startRecv(ctx context.Context, view View) (*Op, error) {
 	b := RecvBatch{lane: l}
 	b.Recv(view, 0)
 	if b.err == nil {
-		b.reqs.list[0].op = op.o
+		b.reqs.last().op = op.o
 	}
 	if _, err := l.q.postWait(ctx, &l.q.rq, b.post); err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (l lane) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, e
 	b := Batch{lane: l}
 	add(&b)
 	if b.err == nil {
-		b.reqs.list[0].op = op.o
+		b.reqs.last().op = op.o
 	}
 	if _, err := b.postWait(ctx); err != nil {
 		return nil, err
@@ -315,7 +315,7 @@ func (l lane) transfer(ctx context.Context, code Opcode, view View, remote Remot
 		if b.err != nil {
 			return nil, b.err
 		}
-		b.reqs.list[b.reqs.len()-1].op = op.o
+		b.reqs.last().op = op.o
 		if last || b.reqs.len() == postAtOnce {
 			if _, err := b.postWait(ctx); err != nil {
 				begun := part + 1 - int64(b.reqs.len())

@@ -65,41 +65,59 @@ type piece struct {
 // memory is reused.
 type requests struct {
 	list   []request
+	posted int // how many of the list were, and mean nothing any more
 	pieces []piece
 	inline []byte
 }
 
-func (r *requests) len() int { return len(r.list) }
+func (r *requests) len() int { return len(r.list) - r.posted }
+
+// at returns the i-th request. It is valid until the next one is added.
+func (r *requests) at(i int) *request { return &r.list[r.posted+i] }
+
+// last returns the request that was added last.
+func (r *requests) last() *request { return r.at(r.len() - 1) }
 
 // reset drops all requests.
 func (r *requests) reset() {
 	clear(r.list) // what they name must not be kept reachable
 	clear(r.pieces)
-	r.list, r.pieces, r.inline = r.list[:0], r.pieces[:0], r.inline[:0]
+	r.list, r.posted, r.pieces, r.inline = r.list[:0], 0, r.pieces[:0], r.inline[:0]
 }
 
 // drop removes the first n requests, which were posted.
 func (r *requests) drop(n int) {
-	switch {
-	case n == 0:
-	case n == len(r.list):
+	switch n {
+	case 0:
+		return
+	case r.len():
 		r.reset()
-	default:
-		pieces, inline := r.list[n].pieces, r.list[n].inline
-		left := copy(r.list, r.list[n:])
-		clear(r.list[left:])
-		r.list = r.list[:left]
-		kept := copy(r.pieces, r.pieces[pieces:])
-		clear(r.pieces[kept:])
-		r.pieces = r.pieces[:kept]
-		r.inline = r.inline[:copy(r.inline, r.inline[inline:])]
-		for i := range r.list {
-			req := &r.list[i]
-			req.pieces -= pieces
-			req.pieceEnd -= pieces
-			req.inline -= inline
-			req.inlineEnd -= inline
-		}
+		return
+	}
+	clear(r.pieces[r.at(0).pieces:r.at(n).pieces])
+	clear(r.list[r.posted:][:n])
+	// Moving the rest each time would take time that grows with its square.
+	if r.posted += n; r.posted >= r.len() {
+		r.compact()
+	}
+}
+
+// compact gives back the room of those that were posted.
+func (r *requests) compact() {
+	pieces, inline := r.at(0).pieces, r.at(0).inline
+	left := copy(r.list, r.list[r.posted:])
+	clear(r.list[left:])
+	r.list, r.posted = r.list[:left], 0
+	kept := copy(r.pieces, r.pieces[pieces:])
+	clear(r.pieces[kept:])
+	r.pieces = r.pieces[:kept]
+	r.inline = r.inline[:copy(r.inline, r.inline[inline:])]
+	for i := range r.list {
+		req := &r.list[i]
+		req.pieces -= pieces
+		req.pieceEnd -= pieces
+		req.inline -= inline
+		req.inlineEnd -= inline
 	}
 }
 
@@ -109,12 +127,12 @@ func (r *requests) begin(code Opcode, token uint64) *request {
 	r.list = append(r.list, request{
 		code: code, token: token, pieces: p, pieceEnd: p, inline: i, inlineEnd: i,
 	})
-	return &r.list[len(r.list)-1]
+	return r.last()
 }
 
 // undo removes the request that was added last.
 func (r *requests) undo() {
-	last := r.list[len(r.list)-1]
+	last := r.last()
 	clear(r.pieces[last.pieces:])
 	r.list, r.pieces, r.inline = r.list[:len(r.list)-1], r.pieces[:last.pieces], r.inline[:last.inline]
 }
@@ -122,7 +140,7 @@ func (r *requests) undo() {
 // attach adds the first size bytes of the views to the last request. An empty
 // view adds nothing: some devices read a length of zero as 2³¹.
 func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) error {
-	req := &r.list[len(r.list)-1]
+	req := r.last()
 	for _, v := range views {
 		if v.mem == nil {
 			return errors.New("the zero View has no memory")
@@ -156,7 +174,7 @@ func (r *requests) attachInline(data []byte, limit int) error {
 		return fmt.Errorf("%w: %d bytes, the queue pair takes %d", ErrInlineTooLong, len(data), limit)
 	}
 	r.inline = append(r.inline, data...)
-	r.list[len(r.list)-1].inlineEnd = len(r.inline)
+	r.last().inlineEnd = len(r.inline)
 	return nil
 }
 

@@ -277,7 +277,7 @@ func (b *Batch) Invalidate(w *Window, token uint64) *Batch {
 func (b *Batch) SendInvalidate(view View, rkey uint32, token uint64) *Batch {
 	b.send(OpSendInvalidate, view, 0, token)
 	if b.err == nil {
-		b.reqs.list[len(b.reqs.list)-1].rkey = rkey
+		b.reqs.last().rkey = rkey
 	}
 	return b
 }
@@ -356,8 +356,5 @@ var errAlone = errors.New("a window of type 1 is bound by a batch that has nothi
 
 // alone tells whether the requests are one that is posted by itself.
 func (r *requests) alone() bool {
-	if len(r.list) == 0 || r.list[0].bind == nil {
-		return false
-	}
-	return r.list[0].bind.w.typ == WindowType1
+	return r.len() > 0 && r.at(0).bind != nil && r.at(0).bind.w.typ == WindowType1
 }

@@ -193,7 +193,7 @@ func (wq *workQueue) admit(reqs *requests) (n int, err error) {
 		err = ErrQueueFull
 	}
 	for i := range n {
-		r := &reqs.list[i]
+		r := reqs.at(i)
 		if err := wq.at(wq.next(i)).set(r, reqs.pieces[r.pieces:r.pieceEnd]); err != nil {
 			return i, &RequestError{Index: i, Opcode: r.code, Err: err}
 		}
@@ -206,7 +206,7 @@ var errNoDepth = errors.New("rdma: the queue pair was made with a depth of zero 
 // fill writes n requests into C memory.
 func (wq *workQueue) fill(reqs *requests, n int) {
 	for i := range n {
-		r := &reqs.list[i]
+		r := reqs.at(i)
 		wr := &wq.wrs[i]
 		wr.WRID = wq.wrID(wq.next(i))
 		wr.Opcode = sendOpcodes[r.code]
