@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/rdma/backend"
@@ -154,7 +155,7 @@ func queryPort(v verbs, ctx *ibverbs.Context, id identity, number, ports int) (p
 	switch effective, err := v.queryPortSpeed(ctx, number); {
 	case err == nil && effective != 0:
 		p.Speed = effective
-	case err != nil && !errors.Is(err, errors.ErrUnsupported):
+	case err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPROTONOSUPPORT): // of a library or kernel that is older
 		problems = append(problems, opError("query_port_speed", id.name, fmt.Errorf("port %d: %w", number, err)))
 	}
 	if p.GIDs, err = queryGIDs(v, ctx, id, &p, ports); err != nil {

@@ -704,6 +704,7 @@ func TestPortSpeedIsTheEffectiveOneWhereItIsTold(t *testing.T) {
 		{0, nil, 10 * Gigabit, 0},
 		{20 * Gigabit, nil, 20 * Gigabit, 0},
 		{0, syscall.EOPNOTSUPP, 10 * Gigabit, 0},
+		{0, syscall.EPROTONOSUPPORT, 10 * Gigabit, 0},
 		{0, syscall.EIO, 10 * Gigabit, 1},
 	} {
 		dev.speed, dev.speedErr = tt.told, tt.err
