@@ -24,6 +24,10 @@ const maxEntryLength = 1 << 30
 //	struct mlx5dv_mkey *mlx5dv_create_mkey(struct mlx5dv_mkey_init_attr *mkey_init_attr)
 //	void mlx5dv_wr_raw_wqe(struct mlx5dv_qp_ex *mqp, const void *wqe)
 func (d *domain) Compose(pieces []backend.Piece, access backend.Access) (backend.Registration, error) {
+	most, err := d.maxEntries()
+	if err != nil {
+		return backend.Registration{}, err
+	}
 	var total, entries uint64
 	for i, p := range pieces {
 		var carry uint64
@@ -32,8 +36,8 @@ func (d *domain) Compose(pieces []backend.Piece, access backend.Access) (backend
 		}
 		entries += (p.Length-1)/maxEntryLength + 1
 	}
-	if entries > maxEntries {
-		return backend.Registration{}, fmt.Errorf("%d pieces of %d bytes need %d entries, one for each begun GiB of a piece; a key has at most %d", len(pieces), total, entries, maxEntries)
+	if entries > uint64(most) {
+		return backend.Registration{}, fmt.Errorf("%d pieces of %d bytes need %d entries, one for each begun GiB of a piece; a key has at most %d", len(pieces), total, entries, most)
 	}
 	list := make(entryList, 0, entries*entrySize)
 	for _, p := range pieces {
@@ -52,11 +56,15 @@ func (d *domain) Compose(pieces []backend.Piece, access backend.Access) (backend
 //	struct mlx5dv_mkey *mlx5dv_create_mkey(struct mlx5dv_mkey_init_attr *mkey_init_attr)
 //	void mlx5dv_wr_raw_wqe(struct mlx5dv_qp_ex *mqp, const void *wqe)
 func (d *domain) Interleave(rows uint64, blocks []backend.Block, access backend.Access) (backend.Registration, error) {
+	most, err := d.maxEntries()
+	if err != nil {
+		return backend.Registration{}, err
+	}
 	if rows > math.MaxUint32 {
 		return backend.Registration{}, fmt.Errorf("%d rows, a key has at most %d", rows, uint32(math.MaxUint32))
 	}
-	if len(blocks) > maxEntries-1 {
-		return backend.Registration{}, fmt.Errorf("%d blocks, a key has at most %d", len(blocks), maxEntries-1)
+	if len(blocks) > most-1 { // one entry says how often they repeat
+		return backend.Registration{}, fmt.Errorf("%d blocks, a key has at most %d", len(blocks), most-1)
 	}
 	var row uint64
 	for i, b := range blocks {
@@ -70,6 +78,21 @@ func (d *domain) Interleave(rows uint64, blocks []backend.Block, access backend.
 		list = list.addBlock(b.LKey, b.Addr, uint16(b.Length), uint16(b.Stride))
 	}
 	return d.bind(list, row*rows, access)
+}
+
+// maxEntries returns how many entries a key of the device can have, as the
+// firmware has it. If that can't be asked, it refuses itself what is too much.
+func (d *domain) maxEntries() (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.firmware == nil {
+		caps, err := queryFirmware(d.ctx)
+		if err != nil {
+			return maxEntries, nil
+		}
+		d.firmware = caps
+	}
+	return d.firmware.entries()
 }
 
 // bind makes a key of length bytes, which list says the places of.

@@ -15,8 +15,9 @@ type domain struct {
 	ctx *ibverbs.Context
 	pd  *ibverbs.PD
 
-	mu     sync.Mutex // one request of the binder at a time
-	binder *binder    // nil before the first key and after a failure
+	mu       sync.Mutex // one request of the binder at a time
+	binder   *binder    // nil before the first key and after a failure
+	firmware firmwareCaps
 }
 
 // CreateQP implements [backend.Domain].

@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -33,6 +34,14 @@ var (
 // get returns a field, which does not cross a byte.
 func (p firmwareCaps) get(c capability) int {
 	return int(p[c.byte]) >> (8 - c.bit - c.width) & (1<<c.width - 1)
+}
+
+// entries returns how many entries an indirect key of the device can have.
+func (p firmwareCaps) entries() (int, error) {
+	if p.get(capIndirectKeysOff) != 0 {
+		return 0, fmt.Errorf("the firmware has %s: %w", capIndirectKeysOff.name, errors.ErrUnsupported)
+	}
+	return min(maxEntries, 1<<min(p.get(capLogEntries), 16)), nil
 }
 
 // queryFirmware asks for the capabilities that are in force.

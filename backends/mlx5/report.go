@@ -50,7 +50,7 @@ func firmwareReport(a *mlx5dv.Context, caps firmwareCaps, failed error) []backen
 	}
 	pieces := 0
 	if failed == nil {
-		pieces = min(maxEntries, 1<<caps.get(capLogEntries))
+		pieces, _ = caps.entries() // its error is reported as well
 	}
 	return []backend.Capability{
 		report("dynamic connections (DC)", capDC, 1, dc),

@@ -65,6 +65,21 @@ func TestReportOfFirmware(t *testing.T) {
 	}
 }
 
+// What the firmware can't do of keys is told before they are made.
+func TestEntriesOfKeys(t *testing.T) {
+	page := make(firmwareCaps, 4096)
+	for log, want := range map[byte]int{0: 1, 10: 1024, 16: 65532, 63: 65532} {
+		page[0x23] = log
+		if got, err := page.entries(); got != want || err != nil {
+			t.Errorf("2^%d: %d, %v, want %d", log, got, err, want)
+		}
+	}
+	page[0x41] = 1 << 6
+	if _, err := page.entries(); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "umr_indirect_mkey_disabled") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestReportOfAttributes(t *testing.T) {
 	a := mlx5dv.Context{CompMask: uint64(queried &^ mlx5dv.MLX5DV_CONTEXT_MASK_OOO_RECV_WRS), MaxWRMemcpyLength: 1 << 20}
 	a.DCODPCaps = ibverbs.IBV_ODP_SUPPORT_SEND | ibverbs.IBV_ODP_SUPPORT_READ
