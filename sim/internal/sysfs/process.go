@@ -3,7 +3,9 @@
 package sysfs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -26,12 +28,36 @@ func NewProcess() *Process {
 
 // Base is the folder that all processes of a user share: in memory if there is
 // such a file system, since a tree has hundreds of files.
-func Base() string {
-	dir := "/dev/shm"
+func Base() string { return base("/dev/shm") }
+
+func base(dir string) string {
 	if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
 		dir = os.TempDir()
 	}
-	return filepath.Join(dir, fmt.Sprintf("goverbs-sim-%d", os.Getuid()))
+	if len(dir) > longestDir {
+		dir = "/tmp"
+	}
+	return filepath.Join(dir, fmt.Sprintf("goverbs-sim-%d", os.Geteuid()))
+}
+
+// longestDir leaves room for the rest of the path of a Unix socket, which has
+// 108 bytes: "/goverbs-sim-4294967295/net/slot.65535.sock".
+const longestDir = 107 - 43
+
+// makeBase makes the folder that all processes share. One that is not this
+// user's alone was put there by somebody else: anybody may write to its parent.
+func makeBase(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: dir, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("sim: %s is not a folder that only this user writes to", dir)
+	}
+	return nil
 }
 
 // Make makes the folder and removes those of processes that are gone. Making
@@ -41,18 +67,21 @@ func (p *Process) Make() error {
 		return nil
 	}
 	base := filepath.Dir(p.Path)
-	if err := os.MkdirAll(base, 0o700); err != nil {
+	if err := makeBase(base); err != nil {
 		return err
 	}
 	sweep(base)
 	if err := os.Mkdir(p.Path, 0o700); err != nil {
 		return err
 	}
-	lock, err := os.Create(filepath.Join(p.Path, lockName))
+	lock, err := os.Create(filepath.Join(p.Path, lockName+".new"))
 	if err != nil {
 		return err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = os.Rename(lock.Name(), filepath.Join(p.Path, lockName)) // others see it when it is held
+	}
+	if err != nil {
 		lock.Close()
 		return err
 	}

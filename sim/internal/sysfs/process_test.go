@@ -1,0 +1,82 @@
+//go:build linux
+
+package sysfs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFoldersOfProcessesThatAreGoneAreSwept(t *testing.T) {
+	base := filepath.Join(t.TempDir(), "base")
+	at := func(name string) *Process { return &Process{Path: filepath.Join(base, name)} }
+	gone, here, next := at("gone"), at("here"), at("next")
+	for _, p := range []*Process{gone, here} {
+		if err := p.Make(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone.lock.Close()
+	if err := next.Make(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Make(); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	for p, want := range map[*Process]bool{gone: false, here: true, next: true} {
+		if _, err := os.Stat(p.Path); (err == nil) != want {
+			t.Errorf("%s: %v", p.Path, err)
+		}
+	}
+}
+
+// A folder in /dev/shm or /tmp may be somebody else's doing.
+func TestBaseIsThisUsersAlone(t *testing.T) {
+	dir := t.TempDir()
+	for name, put := range map[string]func(string) error{
+		"writable": func(p string) error {
+			if err := os.Mkdir(p, 0o700); err != nil {
+				return err
+			}
+			return os.Chmod(p, 0o777)
+		},
+		"link": func(p string) error { return os.Symlink(t.TempDir(), p) },
+		"file": func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"another's": func(p string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("root only")
+			}
+			if err := os.Mkdir(p, 0o700); err != nil {
+				return err
+			}
+			return os.Chown(p, 1, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := filepath.Join(dir, name)
+			if err := put(base); err != nil {
+				t.Fatal(err)
+			}
+			p := &Process{Path: filepath.Join(base, "p")}
+			if err := p.Make(); err == nil {
+				t.Error("made")
+			}
+		})
+	}
+}
+
+// The sockets of a network are in the base, and a socket's path is short.
+func TestSocketsFitIntoAnyBase(t *testing.T) {
+	if name := fmt.Sprintf("/goverbs-sim-%d/net/slot.%d.sock", uint32(1<<32-1), uint16(1<<16-1)); longestDir+len(name) != 107 {
+		t.Errorf("%s has %d bytes", name, len(name))
+	}
+	for dir, want := range map[string]string{"/x": "/x/", "/" + strings.Repeat("x", 100): "/tmp/"} {
+		t.Setenv("TMPDIR", dir)
+		if b := base("/missing"); !strings.HasPrefix(b, want) {
+			t.Errorf("%s: %s", dir, b)
+		}
+	}
+}
