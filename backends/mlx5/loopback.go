@@ -61,9 +61,9 @@ func anyPort(ctx *ibverbs.Context) (number uint8, port ibverbs.PortAttr, err err
 	return 1, port, nil // which was queried last
 }
 
-// anyGID returns an address of a port and its index.
+// anyGID returns an address of a port and its index, which paths have 8 bits for.
 func anyGID(ctx *ibverbs.Context, port uint8, length int32) (gid ibverbs.GID, index int32, err error) {
-	for index := range length {
+	for index := range min(length, 1<<8) {
 		if err := ibverbs.QueryGID(ctx, port, index, &gid); err != nil {
 			return gid, 0, fmt.Errorf("query_gid %d of port %d: %w", index, port, err)
 		}
