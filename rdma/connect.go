@@ -28,7 +28,8 @@ func (q *queuePair) endpoint() (Endpoint, error) {
 // Connect connects the queue pair to a peer and brings it to state RTS. The
 // peer connects to this one's Endpoint; the order does not matter, but a side
 // may send only once the other has connected. A queue pair can be connected to
-// itself, and not connected again before Modify has led it back to RESET.
+// itself, and not connected again before Modify has led it back to RESET. After an
+// error, Connect can be called again with the same peer.
 //
 // The connection uses the smaller MTU of both sides and at most as many reads
 // as one side starts and the other serves. Packets have a global route header
@@ -65,13 +66,17 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 	if err != nil {
 		return err
 	}
-	switch now.State {
-	case QPRTR, QPRTS, QPSQD:
-		return opError("modify_qp", q.device, errConnected)
-	}
 	steps := []QPAttr{q.toInit(), link.toRTR(peer), link.toRTS(q.psn)}
-	if now.State == QPInit {
+	switch now.State {
+	case QPInit:
 		steps = steps[1:] // some devices refuse a change from INIT to INIT
+	case QPRTR:
+		if !link.agrees(now, peer) {
+			return opError("modify_qp", q.device, errConnected)
+		}
+		steps = steps[2:] // an earlier attempt got that far
+	case QPRTS, QPSQD:
+		return opError("modify_qp", q.device, errConnected)
 	}
 	for i := range steps {
 		if err := ctx.Err(); err != nil {
@@ -163,6 +168,14 @@ func negotiate(cfg Config, port *PortInfo, gid GIDEntry, peer Endpoint) (link, e
 // otherSubnet tells whether a router is between two InfiniBand addresses.
 func otherSubnet(a, b GID) bool {
 	return !a.IsZero() && !b.IsZero() && a.SubnetPrefix() != b.SubnetPrefix()
+}
+
+// agrees tells whether a queue pair with these attributes leads to peer.
+func (l *link) agrees(now *QPAttr, peer Endpoint) bool {
+	if l.path.Global && now.Path.DestGID != peer.GID || !l.path.Global && now.Path.DestLID != peer.LID {
+		return false
+	}
+	return now.DestQPN == peer.QPN
 }
 
 // toRTR returns the change to state RTR.

@@ -82,7 +82,8 @@ func (qp *QP) Cap() QPCap { return qp.q.cap }
 
 // Err returns the first failure of the queue pair, nil if there was none: mostly
 // a *[CompletionError] or an *[EventError]. All later requests are flushed
-// because of it.
+// because of it, until Modify leads the queue pair back to RESET. That does not
+// undo an event.
 func (qp *QP) Err() error { return qp.q.err() }
 
 // Close ends the connection. Requests in flight are flushed, each is reported
@@ -449,6 +450,15 @@ func (q *queuePair) noteFailure(wc *WC) {
 	}
 }
 
+// forgetFailure is for a queue pair that begins anew. What an event told of stays.
+func (q *queuePair) forgetFailure() {
+	q.brokenMu.Lock()
+	defer q.brokenMu.Unlock()
+	if q.reason == nil {
+		q.first.Store(nil)
+	}
+}
+
 // interpret gives a failed request the status that the vendor's code stands for,
 // which the library may not know.
 func (q *queuePair) interpret(wc *WC) {
@@ -476,9 +486,9 @@ func (q *queuePair) fail(err error) {
 }
 
 func (q *queuePair) breakDown(err error) {
-	q.first.CompareAndSwap(nil, &err)
 	q.brokenMu.Lock()
 	defer q.brokenMu.Unlock()
+	q.first.CompareAndSwap(nil, &err)
 	if q.reason == nil {
 		q.reason = err
 		close(q.broken)

@@ -258,6 +258,7 @@ func (q *queuePair) flushAfter(err *error) {
 		wq.cq.collect() // what ended before
 		wq.cq.flush(wq)
 	}
+	q.forgetFailure()
 }
 
 // explain looks for the reason why a change was found invalid.
