@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -296,6 +297,70 @@ func TestExchangePeer(t *testing.T) {
 	}
 	if _, err := rdma.ExchangePeer(ctx, nil, a.qp); err == nil {
 		t.Error("exchanged over no connection")
+	}
+}
+
+// An endpoint is no secret: who tells that of another must not end what others
+// have to do with it.
+func TestPeersOfOneEndpointEndEachByItself(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	ctx := deadline(t)
+	a, b := newStation(t, device, rdma.UD, &rdma.QPConfig{MaxPeers: 1}), newStation(t, device, rdma.UD, nil)
+	peer, other := a.peerOf(t, b), a.peerOf(t, b)
+	check(t, other.Close())
+	check(t, other.Close())
+	if err := other.Send(ctx, slice(t, a.mem, 0, 8)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("send to a peer that was closed: %v", err)
+	}
+
+	endpoint, err := b.qp.Endpoint()
+	check(t, err)
+	wire, err := endpoint.MarshalBinary()
+	check(t, err)
+	connA, stranger := net.Pipe()
+	go func() { // tells b's endpoint, and leaves before it is ready
+		stranger.Write(wire)
+		io.ReadFull(stranger, make([]byte, len(wire)))
+		stranger.Close()
+	}()
+	if _, err := rdma.ExchangePeer(ctx, connA, a.qp); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("exchanged with one who left: %v", err)
+	}
+
+	recv, err := b.qp.StartRecv(ctx, b.mem.View())
+	check(t, err)
+	check(t, peer.Send(ctx, slice(t, a.mem, 0, 8)))
+	check(t, recv.Wait(ctx))
+	check(t, peer.Close())
+	check(t, a.peerOf(t, a).Close()) // there is room again
+	late := a.peerOf(t, b)
+	check(t, a.qp.Close())
+	check(t, late.Close())
+}
+
+// Whatever number an opcode is, the answer is one.
+func TestCanAnswersForEveryOpcode(t *testing.T) {
+	rdmatest.NeedsEmulation(t)
+	device := rdmatest.Devices(t, 1)[0]
+	for kind, create := range makers {
+		dom, err := openDevice(t, device, nil).Domain("test")
+		check(t, err)
+		qp, err := create(dom, nil)
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { check(t, qp.Close()) })
+		for code := range rdma.Opcode(255) {
+			can := qp.Can(code) == nil
+			if want := kind != rdma.DCInitiator; code == rdma.OpRecv && can != want {
+				t.Errorf("%s: receiving is possible: %t, want %t", kind, can, want)
+			}
+			if can && (code == 0 || code > rdma.OpRecv) {
+				t.Errorf("%s: %s is possible", kind, code)
+			}
+		}
 	}
 }
 

@@ -20,12 +20,18 @@ type Peer struct {
 	p  *peer
 }
 
-// peer is the inner side of a Peer, which requests in flight hold.
+// peer is the inner side of a Peer, by which requests go.
 type peer struct {
-	q        *queuePair
+	*destination
+	q      *queuePair
+	closed atomic.Bool
+}
+
+// destination is what the peers of one endpoint share.
+type destination struct {
 	endpoint Endpoint
 	ah       *addressHandle
-	closed   atomic.Bool
+	users    int // peers that are not closed; guarded by peers.mu
 }
 
 // peers are those of a queue pair.
@@ -33,7 +39,7 @@ type peers struct {
 	most int
 
 	mu     sync.Mutex
-	open   map[Endpoint]*peer
+	open   map[Endpoint]*destination
 	closed bool
 }
 
@@ -41,9 +47,9 @@ type peers struct {
 const defaultMaxPeers = 4096
 
 // Peer returns the peer whose Endpoint is given, so that requests can go to it.
-// All who ask for an endpoint share its Peer, until one of them closes it. Close
-// those that are not needed any more, since their number is limited
-// (QPConfig.MaxPeers); closing the queue pair closes all.
+// Who asks for an endpoint again gets another Peer, and they are one until the
+// last of them is closed. Close those that are not needed any more, since their
+// number is limited (QPConfig.MaxPeers); closing the queue pair closes all.
 //
 // Peers at one address share an address handle of the device, also across queue
 // pairs of the domain. Making it can take a second, where the kernel has to find
@@ -68,21 +74,14 @@ func (qp *DatagramQP) Peer(ctx context.Context, endpoint Endpoint) (*Peer, error
 // Endpoint returns what the peer was made from.
 func (p *Peer) Endpoint() Endpoint { return p.p.endpoint }
 
-// Close ends the use of the peer. Requests to it that are in flight go on, and
-// its address handle ends with the last of them. Closing again does nothing.
+// Close ends the use of this Peer, and of no other one of its endpoint. Requests
+// to it that are in flight go on, and its address handle ends with the last of
+// them. Closing again does nothing.
 //
 // Implements:
 //
 //	int ibv_destroy_ah(struct ibv_ah *ah)
-func (p *Peer) Close() error {
-	q := p.p.q
-	q.peers.mu.Lock()
-	if q.peers.open[p.p.endpoint] == p.p {
-		delete(q.peers.open, p.p.endpoint)
-	}
-	q.peers.mu.Unlock()
-	return p.p.close()
-}
+func (p *Peer) Close() error { return p.p.close() }
 
 // StartWrite begins to write view into the beginning of remote; see
 // [QP.StartWrite].
@@ -170,9 +169,18 @@ func (q *queuePair) peer(ctx context.Context, endpoint Endpoint) (*peer, error) 
 	if want := q.qpType.peer(); endpoint.Type != want && endpoint.Type != 0 || want == 0 {
 		return nil, fmt.Errorf("a %s queue pair does not send to one of type %s", q.qpType, endpoint.Type)
 	}
-	if p, err := q.peers.find(endpoint); p != nil || err != nil {
-		return p, err
+	d, err := q.peers.find(endpoint)
+	if d == nil && err == nil {
+		d, err = q.newDestination(endpoint)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return &peer{destination: d, q: q}, nil
+}
+
+// newDestination makes the destination of an endpoint that had none.
+func (q *queuePair) newDestination(endpoint Endpoint) (*destination, error) {
 	port, gid, err := q.currentPort()
 	if err != nil {
 		return nil, err
@@ -185,66 +193,80 @@ func (q *queuePair) peer(ctx context.Context, endpoint Endpoint) (*peer, error) 
 	if err != nil {
 		return nil, err
 	}
-	return q.peers.add(&peer{q: q, endpoint: endpoint, ah: ah})
+	made := &destination{endpoint: endpoint, ah: ah}
+	d, err := q.peers.add(made)
+	if d != made { // somebody else was faster, or there is no room any more
+		err = errors.Join(err, q.dom.releaseHandle(ah))
+	}
+	return d, err
 }
 
-// find returns the peer of an endpoint, nil if there is none but room for one.
-func (ps *peers) find(endpoint Endpoint) (*peer, error) {
+// find returns the destination of an endpoint for one user more, nil if there is
+// none but room for one.
+func (ps *peers) find(endpoint Endpoint) (*destination, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return ps.findLocked(endpoint)
 }
 
-func (ps *peers) findLocked(endpoint Endpoint) (*peer, error) {
-	p := ps.open[endpoint]
-	if p == nil && len(ps.open) >= ps.most {
+func (ps *peers) findLocked(endpoint Endpoint) (*destination, error) {
+	d := ps.open[endpoint]
+	switch {
+	case d != nil:
+		d.users++
+	case len(ps.open) >= ps.most:
 		return nil, fmt.Errorf("%d peers are open, the limit is MaxPeers: close those that are not needed", ps.most)
 	}
-	return p, nil
+	return d, nil
 }
 
-// add makes p known, unless somebody else was faster, whose peer it returns.
-func (ps *peers) add(p *peer) (*peer, error) {
-	known, err := ps.addOrFind(p)
-	if known == p {
-		return p, nil
-	}
-	return known, errors.Join(err, p.close())
-}
-
-func (ps *peers) addOrFind(p *peer) (*peer, error) {
+// add makes d known, or finds the one that is.
+func (ps *peers) add(d *destination) (*destination, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.closed {
 		return nil, os.ErrClosed
 	}
-	if known, err := ps.findLocked(p.endpoint); known != nil || err != nil {
+	if known, err := ps.findLocked(d.endpoint); known != nil || err != nil {
 		return known, err
 	}
 	if ps.open == nil {
-		ps.open = make(map[Endpoint]*peer)
+		ps.open = make(map[Endpoint]*destination)
 	}
-	ps.open[p.endpoint] = p
-	return p, nil
+	d.users = 1
+	ps.open[d.endpoint] = d
+	return d, nil
 }
 
-// close closes all peers.
-func (ps *peers) close() (err error) {
+// leave ends one use of d, and tells whether d has to be given up with it.
+func (ps *peers) leave(d *destination) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	d.users--
+	if d.users > 0 || ps.closed { // close gave up all
+		return false
+	}
+	delete(ps.open, d.endpoint)
+	return true
+}
+
+// close gives up all destinations. The queue pair takes no more requests.
+func (ps *peers) close(dom *Domain) (err error) {
 	ps.mu.Lock()
 	open := ps.open
 	ps.open, ps.closed = nil, true
 	ps.mu.Unlock()
-	for _, p := range open {
-		if closeErr := p.close(); err == nil {
+	for _, d := range open {
+		if closeErr := dom.releaseHandle(d.ah); err == nil {
 			err = closeErr
 		}
 	}
 	return err
 }
 
-// close gives up the address handle. Nobody finds p any more.
+// close gives up the destination, unless other peers go there.
 func (p *peer) close() error {
-	if p.closed.Swap(true) {
+	if p.closed.Swap(true) || !p.q.peers.leave(p.destination) {
 		return nil
 	}
 	return p.q.dom.releaseHandle(p.ah)

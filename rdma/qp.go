@@ -386,7 +386,7 @@ func (q *queuePair) destroy() error {
 	for _, wq := range q.workQueues() {
 		wq.cq.detach(wq)
 	}
-	err := errors.Join(q.sq.close(), q.rq.close(), q.peers.close())
+	err := errors.Join(q.sq.close(), q.rq.close(), q.peers.close(q.dom))
 	if q.private != nil {
 		err = errors.Join(err, q.private.h.Close())
 	}
