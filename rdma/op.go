@@ -284,7 +284,7 @@ func (l lane) transfer(ctx context.Context, code Opcode, view View, remote Remot
 		return nil, b.fail(code, errTooSmall("the remote memory", remote.Size, size)).err
 	}
 	most := l.q.maxMessage(code)
-	parts := max(int64((size+most-1)/most), 1)
+	parts := max(int64(size/most+min(size%most, 1)), 1)
 	if code == OpWriteImm && parts > 1 && !l.q.qpType.sendsInOrder() {
 		return nil, b.fail(code, fmt.Errorf("%d bytes, at most %d are possible where a part could arrive after the immediate data", size, most)).err
 	}

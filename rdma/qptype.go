@@ -77,10 +77,14 @@ var operations = [...]ibverbs.QPCreateSendOpsFlags{
 
 // can says why a request can't be made of the queue pair, nil if it can.
 func (q *queuePair) can(code Opcode) error {
-	if q.ops&operations[code] != 0 {
-		return nil
+	var needs ibverbs.QPCreateSendOpsFlags // none for what is no request to send
+	if int(code) < len(operations) {
+		needs = operations[code]
 	}
-	if operations[code]&windowOps != 0 && q.qpType == RC {
+	switch {
+	case q.ops&needs != 0, code == OpRecv && q.qpType.receives():
+		return nil
+	case needs&windowOps != 0 && q.qpType == RC:
 		return fmt.Errorf("%w: the queue pair was made without QPConfig.Windows", errors.ErrUnsupported)
 	}
 	return fmt.Errorf("%w: %s queue pairs of %s have no %s", errors.ErrUnsupported, q.qpType, q.device, code)
