@@ -377,7 +377,7 @@ func (b *Batch) begin(code Opcode, token, size uint64, remote Remote) error {
 	if err := b.check(code); err != nil {
 		return err
 	}
-	if b.reqs.alone() {
+	if b.reqs.alone {
 		return errAlone
 	}
 	if size > remote.Size {

@@ -64,10 +64,11 @@ type piece struct {
 // requests are work requests that are not posted yet. Its zero value is empty;
 // memory is reused.
 type requests struct {
-	list   []request
-	posted int // how many of the list were, and mean nothing any more
+	list   []request // beyond its end it is zero
+	posted int       // how many of the list were, and mean nothing any more
 	pieces []piece
 	inline []byte
+	alone  bool // there is one, which is posted by itself
 }
 
 func (r *requests) len() int { return len(r.list) - r.posted }
@@ -82,7 +83,7 @@ func (r *requests) last() *request { return r.at(r.len() - 1) }
 func (r *requests) reset() {
 	clear(r.list) // what they name must not be kept reachable
 	clear(r.pieces)
-	r.list, r.posted, r.pieces, r.inline = r.list[:0], 0, r.pieces[:0], r.inline[:0]
+	r.list, r.posted, r.pieces, r.inline, r.alone = r.list[:0], 0, r.pieces[:0], r.inline[:0], false
 }
 
 // drop removes the first n requests, which were posted.
@@ -124,17 +125,24 @@ func (r *requests) compact() {
 // begin adds a request without data. It is valid until the next one is added.
 func (r *requests) begin(code Opcode, token uint64) *request {
 	p, i := len(r.pieces), len(r.inline)
-	r.list = append(r.list, request{
-		code: code, token: token, pieces: p, pieceEnd: p, inline: i, inlineEnd: i,
-	})
-	return r.last()
+	n := len(r.list)
+	if n < cap(r.list) {
+		r.list = r.list[:n+1] // zero, as all beyond the end is
+	} else {
+		r.list = append(r.list, request{})
+	}
+	req := &r.list[n]
+	req.code, req.token, req.pieces, req.pieceEnd, req.inline, req.inlineEnd = code, token, p, p, i, i
+	return req
 }
 
 // undo removes the request that was added last.
 func (r *requests) undo() {
-	last := r.last()
+	last := *r.last()
 	clear(r.pieces[last.pieces:])
-	r.list, r.pieces, r.inline = r.list[:len(r.list)-1], r.pieces[:last.pieces], r.inline[:last.inline]
+	n := len(r.list) - 1
+	clear(r.list[n:])
+	r.list, r.pieces, r.inline = r.list[:n], r.pieces[:last.pieces], r.inline[:last.inline]
 }
 
 // attach adds the first size bytes of the views to the last request. An empty

@@ -316,6 +316,7 @@ func (b *Batch) bind(code Opcode, token uint64, w *Window, view View, access Acc
 		return b.fail(code, err)
 	}
 	b.reqs.begin(code, token).bind = &binding{w: w.w, view: view, access: access}
+	b.reqs.alone = w.w.typ == WindowType1
 	return b
 }
 
@@ -326,7 +327,7 @@ func (b *Batch) checkBind(code Opcode, w *Window, view View, access Access) erro
 		return errors.New("the window is not one that AllocWindow made")
 	case w.w.dom != b.q.dom:
 		return fmt.Errorf("the window is in domain %s, the queue pair in %s", w.w.dom, b.q.dom)
-	case w.w.typ == WindowType1 && b.reqs.len() > 0 || b.reqs.alone():
+	case w.w.typ == WindowType1 && b.reqs.len() > 0 || b.reqs.alone:
 		return errAlone
 	case code == OpInvalidate:
 		return nil
@@ -353,8 +354,3 @@ func (b *Batch) checkBind(code Opcode, w *Window, view View, access Access) erro
 
 // errAlone says that requests can't be posted together.
 var errAlone = errors.New("a window of type 1 is bound by a batch that has nothing else")
-
-// alone tells whether the requests are one that is posted by itself.
-func (r *requests) alone() bool {
-	return r.len() > 0 && r.at(0).bind != nil && r.at(0).bind.w.typ == WindowType1
-}

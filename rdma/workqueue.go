@@ -163,7 +163,7 @@ func (wq *workQueue) post(reqs *requests) (int, error) {
 	wq.fill(reqs, n)
 	wq.publish(n)
 	submit := wq.submit
-	if reqs.alone() {
+	if reqs.alone {
 		submit = wq.submitBind
 	}
 	accepted, postErr := submit(wq.wrs[:n])
