@@ -21,6 +21,7 @@ func composerSides(t *testing.T) (a, b *side) {
 	rdmatest.Needs(t, device, rdmatest.CompositeMemory)
 	a, b = newSide(t, device, nil), newSide(t, device, nil)
 	connect(t, a, b)
+	compose(t, b.dom, b.mem.View()) // or skip
 	return a, b
 }
 
@@ -226,6 +227,32 @@ func TestCompositeMemoryIsClosedInAnyOrder(t *testing.T) {
 	}
 }
 
+// Device and domain may be closed first, with all that the backend has there.
+func TestCompositeMemoryOutlivesItsParents(t *testing.T) {
+	composerSides(t) // or skip
+	dev, err := rdma.Open(rdmatest.Devices(t, 1)[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dom, err := dev.Domain("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := dom.Alloc(4096, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := compose(t, dom, mem.View())
+	check(t, dev.Close())
+	check(t, dom.Close())
+	check(t, mem.Close())
+	if _, err := m.Grow(m.View()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("memory grew in a closed domain: %v", err)
+	}
+	check(t, m.Close())
+	<-mem.Released()
+}
+
 // A range of composite memory as a piece stands for what it is made of.
 func TestCompositeMemoryOfCompositeMemory(t *testing.T) {
 	a, b := composerSides(t)
@@ -311,7 +338,6 @@ func TestPiecesThatCannotBeComposed(t *testing.T) {
 // Many make, use and close composite memory of one domain at a time.
 func TestCompositeMemoryIsMadeConcurrently(t *testing.T) {
 	a, b := composerSides(t)
-	compose(t, b.dom, b.mem.View()) // or skip
 	var wg sync.WaitGroup
 	for i := range uint64(8) {
 		wg.Go(func() {

@@ -9,6 +9,9 @@
 // [NewStandardDomain] does the last two by standard verbs, to be embedded by
 // backends that differ in one of them only.
 //
+// What only some devices have is an optional interface: of a Domain [SRDDomain],
+// [DCDomain] and [Composer], of a Backend [Reporter] and others beside it.
+//
 // The settings and small values that both sides speak of, such as [Config],
 // [GID] and [Access], live here and are aliased in rdma.
 package backend
