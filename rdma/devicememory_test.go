@@ -2,7 +2,6 @@ package rdma_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"math"
@@ -125,25 +124,4 @@ func TestCompositeMemoryOfDeviceMemory(t *testing.T) {
 	check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 200), m.Remote()))
 	same(t, "device memory", contents(t, dm)[500:600], contents(t, a.mem)[:100])
 	same(t, "memory", contents(t, b.mem)[:100], contents(t, a.mem)[100:200])
-}
-
-func TestAnyVerbOfDeviceMemoryCanFail(t *testing.T) {
-	f := newFabric(t, nil)
-	rdmatest.Needs(t, f.Devices()[0], rdmatest.DeviceMemory)
-	failEachVerb(t, f, f.Devices()[0], []string{"alloc_dm", "reg_dm_mr"}, func(_ context.Context, device string) error {
-		dev, err := rdma.Open(device, nil)
-		if err != nil {
-			return err
-		}
-		defer dev.Close()
-		dom, err := dev.Domain("")
-		if err != nil {
-			return err
-		}
-		m, err := dom.AllocDeviceMemory(64, nil)
-		if err != nil {
-			return err
-		}
-		return m.Close()
-	})
 }

@@ -65,8 +65,12 @@ func (qp *DatagramQP) Peer(ctx context.Context, endpoint Endpoint) (*Peer, error
 	}
 	defer q.h.Release()
 	p, err := q.peer(ctx, endpoint)
+	var known *Error // of another call
+	if err != nil && !errors.As(err, &known) {
+		err = fmt.Errorf("for %s: %w", endpoint.address(), err)
+	}
 	if err != nil {
-		return nil, opError("create_ah", q.device, fmt.Errorf("for %s: %w", endpoint.address(), err))
+		return nil, opError("create_ah", q.device, err)
 	}
 	return &Peer{qp, p}, nil
 }

@@ -28,12 +28,18 @@ func TestAnyEndCanBeRefused(t *testing.T) {
 // refuseEnd has the kernel refuse to end something once in a lifecycle.
 func refuseEnd(t *testing.T, v sim.VerbFault, lifecycle func(ctx context.Context, device string) error) {
 	t.Helper()
+	refuseEndAs(t, v, v.Verb+" ", lifecycle)
+}
+
+// refuseEndAs is refuseEnd of what is part of something else, whose end tells it.
+func refuseEndAs(t *testing.T, v sim.VerbFault, told string, lifecycle func(ctx context.Context, device string) error) {
+	t.Helper()
 	inOwnProcess(t, func() {
 		f := newFabric(t, nil)
 		device := f.Devices()[0]
 		v.Err = syscall.EBUSY
 		plan(t, f.FailVerb, v)
-		wantText(t, "lifecycle", lifecycle(deadline(t), device), v.Err, v.Verb+" "+device)
+		wantText(t, "lifecycle", lifecycle(deadline(t), device), v.Err, told)
 		check(t, lifecycle(deadline(t), device))
 	})
 }
