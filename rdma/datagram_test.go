@@ -498,3 +498,27 @@ func needsDC(t testing.TB, device string) {
 	}
 	check(t, qp.Close())
 }
+
+// Libraries divide by such numbers, and subtract from them.
+func TestQueuePairsForNoPiecesOfMemory(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	for _, kind := range []rdma.QPType{rdma.UD, rdma.SRD} {
+		t.Run(kind.String(), func(t *testing.T) {
+			if kind == rdma.SRD {
+				rdmatest.Needs(t, device, rdmatest.ReliableDatagrams)
+			}
+			none := &rdma.QPConfig{Config: rdma.Config{MaxSendSGE: -1, MaxRecvSGE: -1}}
+			a, b := newStation(t, device, kind, none), newStation(t, device, kind, nil)
+			if c := a.qp.Cap(); c.MaxSendSGE > 64 || c.MaxRecvSGE > 64 || c.MaxInline > 4096 {
+				t.Errorf("got a queue pair of %+v", c)
+			}
+			recv, err := b.qp.StartRecv(deadline(t), b.mem.View())
+			check(t, err)
+			check(t, a.peerOf(t, b).SendImm(deadline(t), slice(t, a.mem, 0, 0), 77))
+			check(t, recv.Wait(deadline(t)))
+			if wc := recv.Result(); wc.Imm != 77 {
+				t.Errorf("received %+v", wc)
+			}
+		})
+	}
+}

@@ -249,7 +249,8 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 	// More requests than were asked for would not fit the completion queues.
 	q.cap = QPCap{
 		MaxSendWR: min(q.cfg.MaxSendWR, int(init.Cap.MaxSendWR)), MaxRecvWR: min(q.cfg.MaxRecvWR, int(init.Cap.MaxRecvWR)),
-		MaxSendSGE: int(init.Cap.MaxSendSGE), MaxRecvSGE: int(init.Cap.MaxRecvSGE), MaxInline: int(init.Cap.MaxInlineData),
+		MaxSendSGE: int(init.Cap.MaxSendSGE), MaxRecvSGE: int(init.Cap.MaxRecvSGE),
+		MaxInline: max(int(int32(init.Cap.MaxInlineData)), 0), // libmlx5 says −4 of UD without pieces of memory
 	}
 	q.h = handle.New(handle.Spec{
 		Kind: "QP", Name: fmt.Sprintf("%s, %#x", q.device, q.num), Log: q.cfg.Logger,

@@ -36,8 +36,13 @@ func (d *domain) CreateQP(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
 	if init.QPType != ibverbs.IBV_QPT_UD {
 		return nil, errNotConnected
 	}
+	divisible(&init.Cap)
 	return d.StandardDomain.CreateQP(init)
 }
+
+// divisible asks for receives of a piece of memory at least: libefa divides by
+// the number, and a division by 0 ends the process.
+func divisible(c *ibverbs.QPCap) { c.MaxRecvSGE = max(c.MaxRecvSGE, 1) }
 
 // CreateSRD implements [backend.SRDDomain].
 //
@@ -49,6 +54,7 @@ func (d *domain) CreateSRD(init *ibverbs.QPInitAttrEx) (*ibverbs.QP, error) {
 	init.PD = capi.PtrTo(d.pd)
 	init.CompMask |= ibverbs.IBV_QP_INIT_ATTR_PD | ibverbs.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
 	init.SendOpsFlags &= uint64(d.operations())
+	divisible(&init.Cap)
 	srd := efadv.QPInitAttr{DriverQPType: efadv.EFADV_QP_DRIVER_TYPE_SRD}
 	return efadv.CreateQPEx(d.ctx, init, &srd, uint32(unsafe.Sizeof(srd)))
 }
