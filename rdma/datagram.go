@@ -156,7 +156,7 @@ func (qp *DatagramQP) Close() error {
 // user asked for.
 func (t QPType) fit(cfg *Config, user Config) error {
 	refuse := func(field string, value, most int) error {
-		return fmt.Errorf("%s is %d, a %s queue pair takes %d", field, value, t, most)
+		return fmt.Errorf("%s is %d, allowed is %d for a queue pair of type %s", field, value, most, t)
 	}
 	switch {
 	case !t.sends() && user.MaxSendWR > 0:
