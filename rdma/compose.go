@@ -23,8 +23,8 @@ import (
 //
 // The rights are those that all pieces have, of AccessLocalWrite and the remote
 // ones. Composite memory keeps its pieces: they may be closed before it and end
-// after it. It has no virtual address, so that its bytes are read and written
-// through the pieces, by the process.
+// after it. It has no virtual address, since its bytes do not lie together; ReadAt
+// and WriteAt reach those whose pieces this process can reach.
 //
 // The error wraps [errors.ErrUnsupported] if the device's backend has no such
 // keys. mlx5 has them, for up to 65532 pieces, where each begun GiB of a piece

@@ -1,6 +1,7 @@
 package rdma_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
@@ -23,6 +24,12 @@ func TestCompositeMemoryOfDMABufs(t *testing.T) {
 	}
 	t.Cleanup(func() { check(t, second.Close()) })
 	m := compose(t, b.dom, first.View(), slice(t, b.mem, 10, 1000), slice(t, second, 5, 4000))
+	if n, err := m.ReadAt(make([]byte, 1000), 8192); n != 1000 || err != nil {
+		t.Errorf("the host's piece: %d bytes, %v", n, err)
+	}
+	if n, err := m.ReadAt(make([]byte, 1001), 8192); n != 1000 || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("to where the second DMA-buf begins: %d bytes, %v", n, err)
+	}
 	bytesOfPieces := func() []byte {
 		all := make([]byte, 8192+1000+4000)
 		_, err := file.ReadAt(all[:8192], 4096)

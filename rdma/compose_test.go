@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -269,11 +270,45 @@ func TestCompositeMemoryOfCompositeMemory(t *testing.T) {
 	}
 }
 
-func TestCompositeMemoryHasNoBytesOfItsOwn(t *testing.T) {
+// The process reads and writes composite memory as a peer does, though the bytes
+// do not lie together.
+func TestCompositeMemoryIsReadAndWritten(t *testing.T) {
 	_, b := composerSides(t)
-	m := compose(t, b.dom, b.mem.View())
+	r := rand.New(rand.NewPCG(5, 6))
+	pieces := randomPieces(t, r, b, 20)
+	fill(t, b.mem, 3)
+	m := compose(t, b.dom, pieces...)
 	if _, err := m.Bytes(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("got %v", err)
+		t.Errorf("bytes: %v", err)
+	}
+	if got, err := io.ReadAll(io.NewSectionReader(m, 0, int64(m.Size()))); err != nil || !bytes.Equal(got, joined(t, pieces...)) {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	for round := range byte(30) {
+		off := r.Uint64N(m.Size())
+		v := slice(t, m, off, r.Uint64N(m.Size()-off+1))
+		from := r.Uint64N(v.Size() + 1)
+		p := bytes.Repeat([]byte{round}, int(r.Uint64N(v.Size()-from+1)))
+		want := patched(joined(t, pieces...), int(off+from), p)
+		if n, err := v.WriteAt(p, int64(from)); n != len(p) || err != nil {
+			t.Errorf("wrote %d of %d bytes, %v", n, len(p), err)
+		}
+		same(t, "the pieces", joined(t, pieces...), want)
+		got := make([]byte, v.Size()-from+5)
+		if n, err := v.ReadAt(got, int64(from)); n != len(got)-5 || err != io.EOF || !bytes.Equal(got[:n], want[off+from:][:n]) {
+			t.Errorf("read %d of %d bytes, %v", n, len(got)-5, err)
+		}
+	}
+	// Also after the pieces were closed by whoever made them.
+	last := b.newMemory(t)
+	alone := compose(t, b.dom, last.View())
+	check(t, last.Close())
+	if _, err := alone.ReadAt(make([]byte, 8), 0); err != nil {
+		t.Error(err)
+	}
+	check(t, alone.Close())
+	if _, err := alone.ReadAt(make([]byte, 8), 0); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed memory was read: %v", err)
 	}
 }
 

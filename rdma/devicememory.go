@@ -3,7 +3,6 @@ package rdma
 import (
 	"errors"
 	"fmt"
-	"io"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/rdma/backend"
@@ -56,44 +55,29 @@ const dmWord = 4
 
 func wordAlign(n uint64) uint64 { return (n + dmWord - 1) &^ (dmWord - 1) }
 
-// readDevice is ReadAt of a view of device memory.
-func (v View) readDevice(p []byte, off int64) (n int, err error) {
-	if err := v.pin("memcpy_from_dm"); err != nil {
-		return 0, err
-	}
-	defer v.unpin()
-	if off := uint64(off); off < v.size && len(p) > 0 {
-		n = int(min(uint64(len(p)), v.size-off))
-		// All words that have a byte of it.
-		begin := v.off + off
-		skip := begin % dmWord
-		words := make([]byte, wordAlign(skip+uint64(n)))
-		if err := ibverbs.MemcpyFromDM(unsafe.Pointer(&words[0]), v.mem.dm, begin-skip, uint64(len(words))); err != nil {
-			return 0, opError("memcpy_from_dm", v.mem.device, err)
-		}
-		copy(p[:n], words[skip:])
-	}
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// writeDevice is WriteAt of a view of device memory, which has room for p.
-func (v View) writeDevice(p []byte, off int64) (int, error) {
-	if err := v.pin("memcpy_to_dm"); err != nil {
-		return 0, err
-	}
-	defer v.unpin()
-	begin := v.off + uint64(off)
-	if begin%dmWord != 0 || len(p)%dmWord != 0 {
-		return 0, opError("memcpy_to_dm", v.mem.device, fmt.Errorf("%d bytes at offset %d of device memory, of which words of %d bytes can be written", len(p), begin, dmWord))
-	}
-	if len(p) == 0 {
+// loadDevice copies device memory into p, which has room.
+func (v View) loadDevice(p []byte) (int, error) {
+	if v.size == 0 {
 		return 0, nil
 	}
-	if err := ibverbs.MemcpyToDM(v.mem.dm, begin, unsafe.Pointer(&p[0]), uint64(len(p))); err != nil {
-		return 0, opError("memcpy_to_dm", v.mem.device, err)
+	skip := v.off % dmWord // all words that have a byte of it are read
+	words := make([]byte, wordAlign(skip+v.size))
+	if err := ibverbs.MemcpyFromDM(unsafe.Pointer(&words[0]), v.mem.dm, v.off-skip, uint64(len(words))); err != nil {
+		return 0, fmt.Errorf("memcpy_from_dm: %w", err)
+	}
+	return copy(p, words[skip:skip+v.size]), nil
+}
+
+// storeDevice copies p, which is as long, into device memory.
+func (v View) storeDevice(p []byte) (int, error) {
+	if v.off%dmWord != 0 || v.size%dmWord != 0 {
+		return 0, fmt.Errorf("%d bytes at offset %d of device memory, of which words of %d bytes can be written", v.size, v.off, dmWord)
+	}
+	if v.size == 0 {
+		return 0, nil
+	}
+	if err := ibverbs.MemcpyToDM(v.mem.dm, v.off, unsafe.Pointer(&p[0]), v.size); err != nil {
+		return 0, fmt.Errorf("memcpy_to_dm: %w", err)
 	}
 	return len(p), nil
 }

@@ -123,5 +123,6 @@ func TestCompositeMemoryOfDeviceMemory(t *testing.T) {
 	fill(t, a.mem, 9)
 	check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 200), m.Remote()))
 	same(t, "device memory", contents(t, dm)[500:600], contents(t, a.mem)[:100])
+	same(t, "both", contents(t, m), contents(t, a.mem)[:200])
 	same(t, "memory", contents(t, b.mem)[:100], contents(t, a.mem)[100:200])
 }

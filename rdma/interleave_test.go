@@ -113,6 +113,9 @@ func TestBlocksThatCannotBeInterleaved(t *testing.T) {
 	if _, err := b.dom.Interleave(1, rdma.Block{View: closed.View(), Length: 1, Stride: 1}); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed memory: %v", err)
 	}
+	if _, err := m.ReadAt(make([]byte, 1), 0); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("interleaved memory was read: %v", err)
+	}
 	if _, err := m.Grow(b.mem.View()); err == nil {
 		t.Error("interleaved memory grew")
 	}

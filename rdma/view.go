@@ -122,28 +122,29 @@ func (v View) Bytes() ([]byte, error) {
 }
 
 // ReadAt copies bytes of v from offset off on into p. It implements
-// [io.ReaderAt]: at the end of v it returns what is left and [io.EOF].
+// [io.ReaderAt]: at the end of v it returns what is left and [io.EOF]. Beside
+// mapped memory it reads the device's own, and composite memory of both.
 func (v View) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, v.negative(off)
 	}
-	if v.onDevice() {
-		return v.readDevice(p, off)
+	if err := v.pin("access"); err != nil {
+		return 0, err
 	}
-	err = v.Do(func(b []byte) error {
-		if uint64(off) < v.size {
-			n = copy(p, b[off:])
-		}
-		if n < len(p) {
-			return io.EOF
-		}
-		return nil
-	})
-	return n, err
+	defer v.unpin()
+	from := min(uint64(off), v.size)
+	part := View{mem: v.mem, off: v.off + from, size: min(uint64(len(p)), v.size-from)}
+	if n, err = part.load(p); err != nil {
+		return n, opError("access", v.mem.device, err)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 // WriteAt copies p into v from offset off on. It implements [io.WriterAt]; a p
-// that would end beyond v is refused as a whole.
+// that would end beyond v is refused as a whole. It writes what ReadAt reads.
 func (v View) WriteAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, v.negative(off)
@@ -151,15 +152,55 @@ func (v View) WriteAt(p []byte, off int64) (n int, err error) {
 	if !within(uint64(off), uint64(len(p)), v.size) {
 		return 0, v.rangeError("access", uint64(off), uint64(len(p)))
 	}
-	if v.onDevice() {
-		return v.writeDevice(p, off)
+	if err := v.pin("access"); err != nil {
+		return 0, err
 	}
-	err = v.Do(func(b []byte) error {
-		n = copy(b[off:], p)
-		return nil
-	})
-	return n, err
+	defer v.unpin()
+	n, err = View{mem: v.mem, off: v.off + uint64(off), size: uint64(len(p))}.store(p)
+	return n, opError("access", v.mem.device, err)
 }
+
+// load copies the bytes of v, which somebody holds, into p, which has room.
+func (v View) load(p []byte) (n int, err error) {
+	switch {
+	case v.mapped():
+		return copy(p, bytesAt(v.Addr(), v.size)), nil
+	case v.mem.dm != nil:
+		return v.loadDevice(p)
+	case v.mem.composite && !v.mem.strided:
+		for _, piece := range v.appendPieces(nil) {
+			k, err := piece.load(p[n:])
+			n += k
+			if err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	}
+	return 0, errNotMapped
+}
+
+// store copies p, which is as long, into v, which somebody holds.
+func (v View) store(p []byte) (n int, err error) {
+	switch {
+	case v.mapped():
+		return copy(bytesAt(v.Addr(), v.size), p), nil
+	case v.mem.dm != nil:
+		return v.storeDevice(p)
+	case v.mem.composite && !v.mem.strided:
+		for _, piece := range v.appendPieces(nil) {
+			k, err := piece.store(p[n : n+int(piece.size)])
+			n += k
+			if err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	}
+	return 0, errNotMapped
+}
+
+var errNotMapped = fmt.Errorf("the memory is not mapped in this process: %w", errors.ErrUnsupported)
 
 func (v View) negative(off int64) error {
 	return opError("access", v.DeviceName(), fmt.Errorf("offset %d is negative", off))
@@ -188,7 +229,7 @@ func (v View) acquire(op string) ([]byte, error) {
 	}
 	if !v.mapped() {
 		v.unpin()
-		return nil, opError(op, v.mem.device, fmt.Errorf("the memory is not mapped in this process: %w", errors.ErrUnsupported))
+		return nil, opError(op, v.mem.device, errNotMapped)
 	}
 	return bytesAt(v.Addr(), v.size), nil
 }
@@ -213,9 +254,6 @@ func (v View) expose() {
 	v.mem.h.Keep()
 	runtime.KeepAlive(v.mem)
 }
-
-// onDevice tells whether the device itself has the bytes.
-func (v View) onDevice() bool { return v.mem != nil && v.mem.dm != nil }
 
 // mapped tells whether this process can reach the bytes.
 func (v View) mapped() bool { return v.mem != nil && v.mem.vaddr != 0 }
