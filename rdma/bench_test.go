@@ -48,6 +48,34 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
+// BenchmarkPostWait posts batches that are far larger than the queue: the time of
+// one write must not depend on how many there are.
+func BenchmarkPostWait(b *testing.B) {
+	for _, n := range []int{1000, 60_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			x, y, cq, _ := batchPair(b, &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 16}})
+			local, remote := slice(b, x.mem, 0, 8), mustSlice(b, y.mem.Remote(), 0, 8)
+			batch, wcs := x.qp.Batch(), make([]rdma.WC, 64)
+			ctx := deadline(b)
+			for b.Loop() {
+				for token := range uint64(n) {
+					batch.Write(local, remote, token)
+				}
+				posted := make(chan error)
+				go func() {
+					_, err := batch.PostWait(ctx)
+					posted <- err
+				}()
+				drainCQ(b, cq, wcs, n)
+				if err := <-posted; err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/write")
+		})
+	}
+}
+
 // BenchmarkPollEmpty is a look at a completion queue that has nothing.
 func BenchmarkPollEmpty(b *testing.B) {
 	_, _, cq, _ := batchPair(b, nil)

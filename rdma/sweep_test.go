@@ -11,26 +11,32 @@ import (
 	"github.com/goverbs/goverbs/sim"
 )
 
-// inDomain opens a device and a domain, and closes them and what use keeps, in
-// reverse order.
-func inDomain(device string, use func(dom *rdma.Domain, keep func(io.Closer)) error) (err error) {
+// keeping closes what use keeps, in reverse order.
+func keeping(use func(keep func(io.Closer)) error) (err error) {
 	var kept []io.Closer
 	defer func() {
 		for i := len(kept) - 1; i >= 0; i-- {
 			err = errors.Join(err, kept[i].Close())
 		}
 	}()
-	dev, err := rdma.Open(device, nil)
-	if err != nil {
-		return err
-	}
-	kept = append(kept, dev)
-	dom, err := dev.Domain("lifecycle")
-	if err != nil {
-		return err
-	}
-	kept = append(kept, dom)
-	return use(dom, func(c io.Closer) { kept = append(kept, c) })
+	return use(func(c io.Closer) { kept = append(kept, c) })
+}
+
+// inDomain opens a device and a domain for what use makes, and closes all.
+func inDomain(device string, use func(dom *rdma.Domain, keep func(io.Closer)) error) error {
+	return keeping(func(keep func(io.Closer)) error {
+		dev, err := rdma.Open(device, nil)
+		if err != nil {
+			return err
+		}
+		keep(dev)
+		dom, err := dev.Domain("lifecycle")
+		if err != nil {
+			return err
+		}
+		keep(dom)
+		return use(dom, keep)
+	})
 }
 
 // dcLifecycle has an initiator send to two targets.

@@ -1,0 +1,187 @@
+package rdma_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/handle"
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/sim"
+)
+
+// Whatever it is, many may close it at once, and again later: it ends once.
+func TestManyCloseOneThing(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	for name, make := range map[string]func(t *testing.T, dom *rdma.Domain) (io.Closer, error){
+		"device":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return rdma.Open(device, nil) },
+		"domain":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().Domain("another") },
+		"events":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().Events() },
+		"memory":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Alloc(4096, nil) },
+		"device memory": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.AllocDeviceMemory(64, nil) },
+		"composite memory": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
+			m, err := dom.Alloc(4096, nil)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { check(t, m.Close()) })
+			return dom.Compose(m.View())
+		},
+		"completion queue": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().CreateCQ(nil) },
+		"connected queue pair": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
+			rdmatest.Needs(t, device, rdmatest.Connections)
+			return dom.CreateQP(nil)
+		},
+		"datagram queue pair": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.CreateUD(nil) },
+		"target":              func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.CreateDCTarget(nil) },
+		"peer": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
+			qp, err := dom.CreateUD(nil)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { check(t, qp.Close()) })
+			return qp.Peer(deadline(t), endpointOf(t, qp))
+		},
+		"window": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.AllocWindow(rdma.WindowType2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dom := openDomain(t, device, nil)
+			c, err := make(t, dom)
+			rdmatest.SkipUnsupported(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var start, end sync.WaitGroup
+			start.Add(1)
+			for range 8 {
+				end.Go(func() {
+					start.Wait()
+					check(t, c.Close())
+				})
+			}
+			start.Done()
+			end.Wait()
+			check(t, c.Close())
+		})
+	}
+}
+
+// What is closed makes room on the device at once, though that stays open.
+func TestClosedThingsMakeRoom(t *testing.T) {
+	f := newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{MaxQP: 8, MaxCQ: 8, MaxMR: 16, MaxPD: 4}}})
+	dev := openDevice(t, f.Devices()[0], nil)
+	for round := range 40 {
+		err := keeping(func(keep func(io.Closer)) error { return useDevice(deadline(t), dev, keep) })
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+}
+
+// useDevice makes most of what there is and has it work.
+func useDevice(ctx context.Context, dev *rdma.Device, keep func(io.Closer)) error {
+	dom, err := dev.Domain("round")
+	if err != nil {
+		return err
+	}
+	keep(dom)
+	mem, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: allRemote})
+	if err != nil {
+		return err
+	}
+	keep(mem)
+	remote := mem.Remote()
+	if m, err := dom.Compose(mem.View()); err == nil {
+		keep(m)
+		grown, err := m.Grow(m.View())
+		if err != nil {
+			return err
+		}
+		keep(grown)
+		remote, err = grown.Remote().Slice(0, 4096)
+		if err != nil {
+			return err
+		}
+	} else if !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	w, err := dom.AllocWindow(rdma.WindowType2)
+	if err != nil {
+		return err
+	}
+	keep(w)
+	var qps [2]*rdma.QP
+	var endpoints [2]rdma.Endpoint
+	for i := range qps {
+		if qps[i], err = dom.CreateQP(nil); err != nil {
+			return err
+		}
+		keep(qps[i])
+		if endpoints[i], err = qps[i].Endpoint(); err != nil {
+			return err
+		}
+	}
+	for i, qp := range qps {
+		if err := qp.Connect(ctx, endpoints[1-i]); err != nil {
+			return err
+		}
+	}
+	if err := qps[0].Write(ctx, mem.View(), remote); err != nil {
+		return err
+	}
+	datagrams, err := dom.CreateUD(nil)
+	if err != nil {
+		return err
+	}
+	keep(datagrams)
+	endpoint, err := datagrams.Endpoint()
+	if err != nil {
+		return err
+	}
+	peer, err := datagrams.Peer(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	keep(peer)
+	view, err := mem.Slice(0, 100)
+	if err != nil {
+		return err
+	}
+	return peer.Send(ctx, view)
+}
+
+// The collector closes what was forgotten while a program is in the middle of
+// what it does with other memory of the domain.
+func TestCollectorWorksWhileMemoryIsLent(t *testing.T) {
+	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
+	m, err := dom.Alloc(4096, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { check(t, m.Close()) }()
+	check(t, m.Do(func([]byte) error {
+		released := func() <-chan struct{} {
+			forgotten, err := dom.Alloc(4096, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return forgotten.Released()
+		}()
+		for ctx := deadline(t); ; runtime.GC() {
+			select {
+			case <-released:
+				return nil
+			case <-ctx.Done():
+				return errors.New("what was forgotten was not closed")
+			default:
+			}
+		}
+	}))
+	if leaks := handle.TakeLeaks(); len(leaks) != 1 || leaks[0].Kind != "Memory" {
+		t.Errorf("reported as leaked: %+v, want one Memory", leaks)
+	}
+}
