@@ -16,7 +16,8 @@ import (
 // memory that can be given to a peer and taken from it again, while the memory
 // stays registered. Requests bind it to a range, and end that.
 //
-// Its methods are safe for concurrent use.
+// Its methods are safe for concurrent use. A Window that is forgotten is closed by
+// the collector with a warning, which takes the access from the peer.
 type Window struct{ w *window }
 
 // WindowType is how a window is bound.
