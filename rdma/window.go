@@ -240,12 +240,12 @@ const windowOps = ibverbs.IBV_QP_EX_WITH_BIND_MW | ibverbs.IBV_QP_EX_WITH_LOCAL_
 const bindable = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 
 // Bind adds a request that binds w to view, so that a peer with the key of
-// [Window.Remote] can do there what access says, of the remote rights. Binding
-// ends the key that w had before. The queue pair needs QPConfig.Windows, and the
-// memory AccessMWBind.
+// [Window.Remote] can do there what access says, of the remote rights. The queue
+// pair needs QPConfig.Windows, and the memory AccessMWBind.
 //
-// A window is bound by one request at a time. One of type 1 is bound by a batch
-// that has nothing else.
+// A window of type 1 loses the key that it had. One of type 2 that still has one
+// is not bound: the request fails, and with it the queue pair. A window is bound
+// by one request at a time, one of type 1 by a batch that has nothing else.
 //
 // Implements:
 //
