@@ -42,6 +42,7 @@ func TestAvailableMeansThatThereAreDevices(t *testing.T) {
 // A device's report tells of what this backend adds.
 func TestReportOfADevice(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.CompositeMemory)
 	dev, err := mlx5.Open(name, nil)
 	if errors.Is(err, rdma.ErrNoDevice) || errors.Is(err, rdma.ErrNoBackend) {
 		rdmatest.Skip(t, "needs a device of mlx5 (RDMA_TEST_DEVICE=sim): "+err.Error())
