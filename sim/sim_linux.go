@@ -5,6 +5,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -29,7 +30,8 @@ func init() { process.start() }
 type host struct {
 	mu       sync.Mutex
 	folder   *sysfs.Process
-	failed   error // why there is no folder
+	failed   error // why there never are devices
+	told     bool  // of the first time that the tree could not be made
 	fabric   *Fabric
 	built    bool       // the tree shows fabric
 	network  *link.Node // once a device was opened
@@ -122,7 +124,8 @@ func deviceNumber(major, minor uint32) uint32 {
 // see rdma.Refresh.
 //
 // It returns an error wrapping errors.ErrUnsupported where devices can't be
-// emulated.
+// emulated, and another where the folder that describes them can't be written,
+// which is in /dev/shm or os.TempDir.
 func New(cfg *Config) (*Fabric, error) {
 	h := &process
 	h.mu.Lock()
@@ -138,6 +141,10 @@ func New(cfg *Config) (*Fabric, error) {
 		return nil, err
 	}
 	h.fabric, h.built = f, false
+	if err := h.build(); err != nil {
+		h.fabric, h.nodes = nil, nil
+		return nil, fmt.Errorf("sim: %w", err)
+	}
 	return f, nil
 }
 
@@ -158,23 +165,49 @@ func (f *Fabric) Close() error {
 	return nil
 }
 
-// Discover implements interpose.Handler.
+// Discover implements interpose.Handler. Who looks can't be told what is wrong,
+// and would find no devices: the log has it.
 func (h *host) Discover() {
+	if err := h.discover(); err != nil {
+		slog.Error("sim: there are no emulated devices", "err", err)
+	}
+}
+
+// discover makes the devices that are looked for, and returns the first error of
+// that.
+func (h *host) discover() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.built || h.failed != nil {
-		return
+	if h.failed != nil {
+		return nil
+	}
+	err := h.build()
+	if err == nil || h.told {
+		return nil
+	}
+	h.told = true
+	return err
+}
+
+// build has the tree show the fabric, which is the default one if there is none.
+// It wants the lock.
+func (h *host) build() (err error) {
+	if h.built {
+		return nil
 	}
 	if h.fabric == nil {
-		h.fabric, h.failed = h.newFabric(nil)
+		if h.fabric, err = h.newFabric(nil); err != nil {
+			return err
+		}
 	}
-	if h.failed == nil {
-		h.failed = h.folder.Make()
+	if err := h.folder.Make(); err != nil {
+		return err
 	}
-	if h.failed == nil {
-		h.failed = sysfs.Write(h.sys(), h.describe())
+	if err := sysfs.Write(h.sys(), h.describe()); err != nil {
+		return err
 	}
-	h.built = h.failed == nil
+	h.built = true
+	return nil
 }
 
 // describe returns what the tree shows of the devices that are there.

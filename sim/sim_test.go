@@ -3,11 +3,19 @@
 package sim_test
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -43,4 +51,73 @@ func TestImportGivesDevices(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Who can't have devices hears why, and can have them once the reason is gone.
+func TestDevicesThatCannotBeShown(t *testing.T) {
+	if os.Getenv("GOVERBS_SIM_WITHOUT_FILES") == "" { // a process that has made no folder yet
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDevicesThatCannotBeShown$", "-test.count=1")
+		cmd.Env = append(os.Environ(), "GOVERBS_SIM_WITHOUT_FILES=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	_, err := ibverbs.Library()
+	rdmatest.SkipUnsupported(t, err)
+	withoutFiles(t, func() {
+		if _, err := sim.New(nil); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("ordering devices: %v", err)
+		}
+	})
+	wantAll := func() {
+		t.Helper()
+		if names := deviceNames(t); len(names) != 3 {
+			t.Errorf("there are %q", names)
+		}
+	}
+	f, err := sim.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAll()
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+
+	// A program that orders none can only read of it.
+	var log bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	withoutFiles(t, func() {
+		for range 2 {
+			var count int32
+			if list, err := ibverbs.GetDeviceList(&count); err == nil {
+				ibverbs.FreeDeviceList(list)
+			}
+		}
+	})
+	if n := strings.Count(log.String(), "no emulated devices"); n != 1 || !strings.Contains(log.String(), unix.EMFILE.Error()) {
+		t.Errorf("the log has %q", &log)
+	}
+	wantAll()
+}
+
+// withoutFiles calls f while the process can open no file.
+func withoutFiles(t *testing.T, f func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
 }

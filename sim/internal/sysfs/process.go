@@ -55,7 +55,7 @@ func makeBase(dir string) error {
 		return &fs.PathError{Op: "lstat", Path: dir, Err: err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return fmt.Errorf("sim: %s is not a folder that only this user writes to", dir)
+		return fmt.Errorf("%s is not a folder that only this user writes to", dir)
 	}
 	return nil
 }
@@ -74,6 +74,14 @@ func (p *Process) Make() error {
 	if err := os.Mkdir(p.Path, 0o700); err != nil {
 		return err
 	}
+	if err := p.take(); err != nil {
+		return errors.Join(err, os.RemoveAll(p.Path)) // or the next try would find it
+	}
+	return nil
+}
+
+// take takes the folder's lock.
+func (p *Process) take() error {
 	lock, err := os.Create(filepath.Join(p.Path, lockName+".new"))
 	if err != nil {
 		return err
