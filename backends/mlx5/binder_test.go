@@ -27,6 +27,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	name := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, name, rdmatest.CompositeMemory)
 	b := &bench{t: t}
 	var n int32
 	list, err := ibverbs.GetDeviceList(&n)
