@@ -19,7 +19,7 @@ import (
 
 // registered holds the backends of this process, and the devices that they
 // claimed.
-var registered = registry{verbs: library{}, sys: "/sys/class", dev: "/dev/infiniband"}
+var registered = registry{verbs: library{}}
 
 // Register makes a backend known. Backends call it in an init function and do
 // nothing else there, so that a program's imports say which devices it can
@@ -98,8 +98,8 @@ func DevicesOf(backendName string) ([]DeviceInfo, error) {
 // registry is a set of backends and what they claimed.
 type registry struct {
 	verbs verbs
-	sys   string // the classes of sysfs, and the devices' files,
-	dev   string // to say why the library does not list a device
+	sys   string // the classes of sysfs, and the devices' files, to say why the
+	dev   string // library does not list a device; empty for where it looks
 
 	mu       sync.Mutex // guards the two below
 	backends map[string]backend.Backend
@@ -263,7 +263,11 @@ func (r *registry) survey() (*inventory, error) {
 		}
 		found.devices = append(found.devices, info)
 	}
-	found.skipped = append(found.skipped, unlisted(r.sys, r.dev, seen)...)
+	sys, dev := r.sys, r.dev
+	if sys == "" {
+		sys, dev = systemFolders()
+	}
+	found.skipped = append(found.skipped, unlisted(sys, dev, seen)...)
 
 	rank := make(map[string]int)
 	for i, b := range order {

@@ -400,6 +400,26 @@ func TestSkippedTellsWhyTheLibraryDoesNotListADevice(t *testing.T) {
 	}
 }
 
+// The library can be told to look elsewhere than the kernel shows devices, and
+// what it leaves out is then of that place.
+func TestUnlistedDevicesAreThoseOfTheLibrarysFolder(t *testing.T) {
+	t.Setenv("SYSFS_PATH", t.TempDir())
+	for file, content := range map[string]string{"infiniband/here0/node_type": "1: CA\n", "infiniband_verbs/uverbs0/ibdev": "here0\n"} {
+		file = filepath.Join(os.Getenv("SYSFS_PATH"), "class", file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRegistry(t, newFakeVerbs(), &fakeBackend{name: "any", claim: claims(true)})
+	r.sys, r.dev = "", ""
+	if _, err := r.devices(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.skipped(); len(got) != 1 || got[0].Device != "here0" || !strings.Contains(got[0].String(), "its provider is missing") {
+		t.Errorf("left out: %v", got)
+	}
+}
+
 func TestImportIsNotHintedAtWhenItIsThere(t *testing.T) {
 	r := newRegistry(t, newFakeVerbs(roce("odd0")), &fakeBackend{name: "verbs", class: backend.Generic, claim: claims(false)})
 	if _, err := r.devices(); err != nil {

@@ -11,9 +11,17 @@ import (
 // keeps silent about why, so the error's hint finds out.
 var errUnlisted = errors.New("the kernel has the device, rdma-core does not list it")
 
+// systemFolders returns where the library looks for devices: the folder of
+// sysfs's classes, and that of the devices' files if they are any.
+func systemFolders() (sys, dev string) {
+	if path := os.Getenv("SYSFS_PATH"); path != "" { // of devices that are not the kernel's
+		return filepath.Join(path, "class"), ""
+	}
+	return "/sys/class", "/dev/infiniband"
+}
+
 // unlisted returns the devices that the kernel knows and that are not among
-// those seen in the library's list. sys is the folder of sysfs's classes, dev
-// that of the devices' files.
+// those seen in the library's list. sys and dev are as of systemFolders.
 func unlisted(sys, dev string, seen map[string]bool) []Skip {
 	var skipped []Skip
 	dirs, _ := filepath.Glob(filepath.Join(sys, "infiniband", "*"))
@@ -34,7 +42,7 @@ func unlistedHint(sys, dev, name string) string {
 			continue
 		}
 		file = filepath.Join(dev, filepath.Base(filepath.Dir(file)))
-		if _, err := os.Stat(file); err != nil {
+		if _, err := os.Stat(file); dev != "" && err != nil {
 			return file + " is missing; a container needs it passed in, as by docker run --device " + dev
 		}
 		return "its provider is missing; install ibverbs-providers in Debian, libibverbs in Fedora"
