@@ -18,12 +18,16 @@ import (
 func TestManyCloseOneThing(t *testing.T) {
 	device := rdmatest.Devices(t, 1)[0]
 	for name, make := range map[string]func(t *testing.T, dom *rdma.Domain) (io.Closer, error){
-		"device":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return rdma.Open(device, nil) },
-		"domain":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().Domain("another") },
-		"events":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().Events() },
-		"memory":        func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Alloc(4096, nil) },
-		"device memory": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.AllocDeviceMemory(64, nil) },
+		"device": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return rdma.Open(device, nil) },
+		"domain": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().Domain("another") },
+		"events": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Device().Events() },
+		"memory": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.Alloc(4096, nil) },
+		"device memory": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
+			rdmatest.Needs(t, device, rdmatest.DeviceMemory)
+			return dom.AllocDeviceMemory(64, nil)
+		},
 		"composite memory": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
+			rdmatest.Needs(t, device, rdmatest.CompositeMemory)
 			m, err := dom.Alloc(4096, nil)
 			if err != nil {
 				return nil, err
@@ -37,7 +41,10 @@ func TestManyCloseOneThing(t *testing.T) {
 			return dom.CreateQP(nil)
 		},
 		"datagram queue pair": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.CreateUD(nil) },
-		"target":              func(t *testing.T, dom *rdma.Domain) (io.Closer, error) { return dom.CreateDCTarget(nil) },
+		"target": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
+			rdmatest.Needs(t, device, rdmatest.DynamicConnections)
+			return dom.CreateDCTarget(nil)
+		},
 		"peer": func(t *testing.T, dom *rdma.Domain) (io.Closer, error) {
 			qp, err := dom.CreateUD(nil)
 			if err != nil {

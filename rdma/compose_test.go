@@ -19,7 +19,7 @@ import (
 func composerSides(t *testing.T) (a, b *side) {
 	t.Helper()
 	device := rdmatest.Devices(t, 1)[0]
-	rdmatest.Needs(t, device, rdmatest.CompositeMemory)
+	rdmatest.Needs(t, device, rdmatest.CompositeMemory) // before there is a side
 	a, b = newSide(t, device, nil), newSide(t, device, nil)
 	connect(t, a, b)
 	compose(t, b.dom, b.mem.View()) // or skip
@@ -29,6 +29,7 @@ func composerSides(t *testing.T) (a, b *side) {
 // compose puts pieces in a row for the length of a test.
 func compose(t testing.TB, dom *rdma.Domain, pieces ...rdma.View) *rdma.Memory {
 	t.Helper()
+	rdmatest.Needs(t, dom.Device().Name(), rdmatest.CompositeMemory)
 	m, err := dom.Compose(pieces...)
 	rdmatest.SkipUnsupported(t, err) // by the backend that is tested
 	if err != nil {

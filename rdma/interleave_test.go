@@ -15,6 +15,7 @@ import (
 // interleave makes interleaved memory for the length of a test.
 func interleave(t testing.TB, dom *rdma.Domain, rows int, blocks ...rdma.Block) *rdma.Memory {
 	t.Helper()
+	rdmatest.Needs(t, dom.Device().Name(), rdmatest.CompositeMemory)
 	m, err := dom.Interleave(rows, blocks...)
 	rdmatest.SkipUnsupported(t, err) // by the backend that is tested
 	if err != nil {

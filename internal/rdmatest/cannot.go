@@ -26,6 +26,7 @@ const (
 	GlobalIPv6Path     Feature = "a path between global IPv6 GIDs of one host"
 	LastWQEReached     Feature = "the last-WQE-reached event"
 	DynamicConnections Feature = "dynamic connections"
+	LengthErrors       Feature = "the status of a message that is too long"
 	LargeRegions       Feature = "regions of 4 GiB and more"
 	CompositeMemory    Feature = "memory of many pieces"
 )
@@ -57,6 +58,7 @@ var cannot = map[string]map[Feature]string{
 		ReregisterMR:       "rxe has no rereg_user_mr",
 		GlobalIPv6Path:     "Linux routes such packets through the local table, where rxe does not see them",
 		LastWQEReached:     "rxe never raises it",
+		LengthErrors:       "rxe calls it a request that can't be carried out",
 		DynamicConnections: "they are of mlx5 devices",
 		CompositeMemory:    "rxe has no memory keys that requests give a meaning",
 	},
