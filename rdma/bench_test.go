@@ -155,3 +155,25 @@ func byteName(n uint64) string {
 	}
 	return fmt.Sprintf("%dB", n)
 }
+
+// BenchmarkCompose makes composite memory of many pieces and closes it.
+func BenchmarkCompose(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			x, _ := connectedPair(b, nil)
+			pieces := make([]rdma.View, n)
+			for i := range pieces {
+				pieces[i] = slice(b, x.mem, uint64(i%memSize), 1)
+			}
+			compose(b, x.dom, pieces...) // or skip
+			b.ReportAllocs()
+			for b.Loop() {
+				m, err := x.dom.Compose(pieces...)
+				if err != nil {
+					b.Fatal(err)
+				}
+				check(b, m.Close())
+			}
+		})
+	}
+}
