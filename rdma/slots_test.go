@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -45,7 +46,20 @@ func TestSlotRingAcrossCounterWrap(t *testing.T) {
 // Where requests end in any order, one that takes its time holds up no other,
 // and the completion of one that has ended is told from that of the next.
 func TestUnorderedSlots(t *testing.T) {
-	r := newSlotRing(4, 1, false)
+	for _, counted := range []uint32{0, math.MaxUint32 - 400} { // requests so far, so that both counts wrap
+		t.Run(fmt.Sprint(counted), func(t *testing.T) {
+			r := newSlotRing(4, 1, false)
+			r.head.Store(counted)
+			r.tail.Store(counted)
+			for i := range r.state {
+				r.state[i].Store(uint64(counted&^3|uint32(i)) << 1)
+			}
+			testUnorderedSlots(t, r)
+		})
+	}
+}
+
+func testUnorderedSlots(t *testing.T, r *slotRing) {
 	random := rand.New(rand.NewPCG(1, 2))
 	live := make(map[uint32]uint64) // token by number
 	var ended []uint32
