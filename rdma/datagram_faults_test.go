@@ -16,12 +16,20 @@ import (
 // onEachDatagramType runs a test on each type of queue pairs for datagrams that
 // the emulated devices have.
 func onEachDatagramType(t *testing.T, test func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType)) {
-	for _, kind := range []rdma.QPType{rdma.UD, rdma.SRD} {
+	onEachType(t, test, rdma.UD, rdma.SRD)
+}
+
+// onEachType runs a test on each of some types that the emulated devices have.
+func onEachType(t *testing.T, test func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType), kinds ...rdma.QPType) {
+	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, nil)
 			device := f.Devices()[0]
-			if kind == rdma.SRD {
+			switch kind {
+			case rdma.SRD:
 				rdmatest.Needs(t, device, rdmatest.ReliableDatagrams)
+			case rdma.DCInitiator:
+				needsDC(t, device)
 			}
 			test(t, f, device, kind)
 		})
