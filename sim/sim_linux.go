@@ -343,10 +343,14 @@ func (h *host) join() (err error) {
 	return nil
 }
 
-// present returns the fabric that messages from other processes are for.
+// present returns the fabric that messages from other processes are for. There
+// is none as long as the devices are new and none of them was opened.
 func (h *host) present() (*Fabric, *link.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.fabric == nil || h.fabric.fabric.Link == nil {
+		return nil, h.network
+	}
 	return h.fabric, h.network
 }
 
