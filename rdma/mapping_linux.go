@@ -33,8 +33,12 @@ func mapMemory(device string, n uint64, cfg *MemoryConfig) (mapping, error) {
 	addr, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		err = fmt.Errorf("%d bytes: %w", size, err)
-		if cfg.HugePageSize != 0 && errors.Is(err, unix.ENOMEM) {
+		switch {
+		case cfg.HugePageSize == 0:
+		case errors.Is(err, unix.ENOMEM):
 			err = fmt.Errorf("%w: the system has no %d free pages of %d bytes (see /sys/kernel/mm/hugepages)", err, uint64(size)/page, page)
+		case errors.Is(err, unix.EINVAL):
+			err = fmt.Errorf("%w: HugePageSize is %d, and the system has no pages of that size (see /sys/kernel/mm/hugepages)", err, page)
 		}
 		return mapping{}, opError("mmap", device, err)
 	}

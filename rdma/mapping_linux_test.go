@@ -85,6 +85,9 @@ func TestHugePagesAreThereOrTheErrorTellsWhy(t *testing.T) {
 			t.Errorf("%d: %v", size, err)
 		}
 	}
+	if _, err := mapMemory("fake0", 1, &MemoryConfig{HugePageSize: 128 << 10}); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "HugePageSize is 131072, and the system has no pages of that size") {
+		t.Errorf("pages of a size that no processor has: %v", err)
+	}
 	m, err := mapMemory("fake0", 1, &MemoryConfig{HugePageSize: 2 << 20})
 	switch {
 	case err == nil:
