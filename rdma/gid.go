@@ -67,7 +67,8 @@ func (e GIDEntry) String() string {
 // choice.Subnet picks the subnet where a port is in several.
 //
 // It never falls back to an entry that does not fit: the error lists what is
-// in the table.
+// in the table. Entries beyond index 255 never do, since requests have no room
+// for more.
 func (p *PortInfo) SelectGID(choice GIDChoice) (GIDEntry, error) {
 	var fitting []GIDEntry
 	for _, e := range p.GIDs {
@@ -76,14 +77,23 @@ func (p *PortInfo) SelectGID(choice GIDChoice) (GIDEntry, error) {
 		}
 	}
 	if len(fitting) == 0 {
-		return GIDEntry{}, fmt.Errorf("port %d has no GID that is %v; its table has %s", p.Number, choice, listGIDs(p.GIDs))
+		usable := ""
+		if slices.ContainsFunc(p.GIDs, GIDEntry.unusable) {
+			usable = fmt.Sprintf(" up to index %d", maxGIDIndex)
+		}
+		return GIDEntry{}, fmt.Errorf("port %d has no GID%s that is %v; its table has %s", p.Number, usable, choice, listGIDs(p.GIDs))
 	}
 	return slices.MinFunc(fitting, p.compareGIDs), nil
 }
 
+// maxGIDIndex is the last entry of a table that a path can name, in 8 bits.
+const maxGIDIndex = 255
+
+func (e GIDEntry) unusable() bool { return e.Index > maxGIDIndex }
+
 // fits reports whether choice allows e.
 func fits(choice GIDChoice, e GIDEntry) bool {
-	if e.GID.IsZero() {
+	if e.GID.IsZero() || e.unusable() {
 		return false
 	}
 	if i, ok := choice.Index(); ok && i != e.Index {

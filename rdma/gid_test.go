@@ -100,6 +100,24 @@ func TestSelectGIDRefusesRatherThanFallBack(t *testing.T) {
 	}
 }
 
+// A path names an entry by 8 bits: 256 would be taken for 0.
+func TestSelectGIDLeavesOutWhatPathsCannotName(t *testing.T) {
+	port := PortInfo{Number: 1, LinkLayer: LinkLayerEthernet, GIDs: []GIDEntry{
+		{Index: 0, GID: mustGID(t, "fe80::1"), Type: GIDTypeRoCEv1},
+		{Index: 255, GID: mustGID(t, "fe80::2"), Type: GIDTypeRoCEv2},
+		{Index: 256, GID: mustGID(t, "10.0.0.1"), Type: GIDTypeRoCEv2},
+	}}
+	if got, err := port.SelectGID(GIDChoice{}); err != nil || got.Index != 255 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, choice := range []GIDChoice{GIDAt(256), {GID: mustGID(t, "10.0.0.1")}} {
+		got, err := port.SelectGID(choice)
+		if err == nil || !strings.Contains(err.Error(), "no GID up to index 255 that is "+choice.String()) || !strings.Contains(err.Error(), "256: ::ffff:10.0.0.1") {
+			t.Errorf("%v: got %v, %v", choice, got, err)
+		}
+	}
+}
+
 func TestSelectGIDOnInfiniBandGoesBySubnet(t *testing.T) {
 	port := PortInfo{Number: 1, LinkLayer: LinkLayerInfiniBand, GIDs: []GIDEntry{
 		{Index: 0, GID: mustGID(t, "fe80::2:c903:f4:8a10"), Type: GIDTypeIB},

@@ -69,9 +69,12 @@ func TestGIDThatMovesIsFound(t *testing.T) {
 	f, a, b := fabricPair(t, &sim.Config{Devices: []sim.DeviceConfig{
 		{Ports: []sim.PortConfig{gids(first, sim.RoCEv2, 0)}}, {Ports: []sim.PortConfig{gids(second, sim.RoCEv2, 0)}},
 	}}, nil)
+	halfway, its := newSide(t, a.dev.Name(), nil), newSide(t, b.dev.Name(), nil) // made before that
 	d := simDevice(t, f, a.dev.Name())
 	check(t, d.SetGID(1, 0, sim.GIDEntry{}))
 	check(t, d.SetGID(1, 5, sim.GIDEntry{Addr: first, Type: sim.RoCEv2}))
+	connect(t, halfway, its)
+	check(t, halfway.qp.Write(deadline(t), halfway.mem.View(), its.mem.Remote()))
 	again, peer := newSide(t, a.dev.Name(), nil), newSide(t, b.dev.Name(), nil)
 	connect(t, again, peer)
 	check(t, again.qp.Write(deadline(t), again.mem.View(), peer.mem.Remote()))
