@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
 func TestFoldersOfProcessesThatAreGoneAreSwept(t *testing.T) {
@@ -36,18 +38,18 @@ func TestFoldersOfProcessesThatAreGoneAreSwept(t *testing.T) {
 // A folder in /dev/shm or /tmp may be somebody else's doing.
 func TestBaseIsThisUsersAlone(t *testing.T) {
 	dir := t.TempDir()
-	for name, put := range map[string]func(string) error{
-		"writable": func(p string) error {
+	for name, put := range map[string]func(*testing.T, string) error{
+		"writable": func(t *testing.T, p string) error {
 			if err := os.Mkdir(p, 0o700); err != nil {
 				return err
 			}
 			return os.Chmod(p, 0o777)
 		},
-		"link": func(p string) error { return os.Symlink(t.TempDir(), p) },
-		"file": func(p string) error { return os.WriteFile(p, nil, 0o600) },
-		"another's": func(p string) error {
+		"link": func(t *testing.T, p string) error { return os.Symlink(t.TempDir(), p) },
+		"file": func(t *testing.T, p string) error { return os.WriteFile(p, nil, 0o600) },
+		"another's": func(t *testing.T, p string) error {
 			if os.Geteuid() != 0 {
-				t.Skip("root only")
+				rdmatest.Skip(t, "needs root, to give a folder to another user")
 			}
 			if err := os.Mkdir(p, 0o700); err != nil {
 				return err
@@ -57,7 +59,7 @@ func TestBaseIsThisUsersAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := filepath.Join(dir, name)
-			if err := put(base); err != nil {
+			if err := put(t, base); err != nil {
 				t.Fatal(err)
 			}
 			p := &Process{Path: filepath.Join(base, "p")}
