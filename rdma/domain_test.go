@@ -309,6 +309,19 @@ func TestFailureToMakeThingsLeaksNothing(t *testing.T) {
 	}
 }
 
+// A device that does not tell how large a registration may be forbids none.
+func TestLimitOfZeroIsNone(t *testing.T) {
+	f := newFakeFabric()
+	for _, d := range f.list {
+		d.attr.OrigAttr.MaxMRSize = 0
+	}
+	m, err := f.domain(t, nil).RegisterForeign(4096, 1<<40, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, m)
+}
+
 func TestRegistrationRefusesBadArguments(t *testing.T) {
 	f := newFakeFabric()
 	dom := f.domain(t, nil)
