@@ -186,6 +186,16 @@ func TestRequestsDrop(t *testing.T) {
 	for _, n := range []int{0, 2, 1, 3} {
 		r.drop(n)
 		next += n
+		for i, req := range r.list[:r.posted] {
+			if req != (request{}) {
+				t.Errorf("after %d: request %d is kept", next, i)
+			}
+		}
+		for _, p := range r.pieces[:r.at(0).pieces] {
+			if p.mem != nil {
+				t.Errorf("after %d: memory of posted requests is still referred to", next)
+			}
+		}
 		for i := range r.len() {
 			req, was := r.at(i), next+i
 			pieces, inline := r.pieces[req.pieces:req.pieceEnd], string(r.inline[req.inline:req.inlineEnd])
