@@ -20,7 +20,9 @@ import (
 // [Peer], of which there can be many. Its type says what it can do:
 //
 //   - UD sends messages of one packet, which may get lost. A receive begins with
-//     [GRHSize] bytes that are not the message's; WC.Bytes counts them.
+//     [GRHSize] bytes that are not the message's; WC.Bytes counts them. Let
+//     receives have room for MaxMessage beside them: a message that does not fit
+//     can end the queue pair.
 //   - SRD sends messages of one packet, and where the device can, reads and
 //     writes. All arrive, each by itself: neither do requests end in the order
 //     of posting, nor is a message after a write proof of the write. A failed
