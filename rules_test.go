@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"rdma/backend": {"zz_generated", "capi"},
 	"rdma/raw":     {"rdma", "zz_generated"},
 	"backends":     {"rdma", "zz_generated", "capi", "internal"},
-	"cmd":          {"rdma", "backends", "internal"},
+	"cmd":          {"rdma", "backends", "internal", "sim"},
 	"examples":     {"rdma", "backends", "sim", "internal/rdmatest"},
 	"internal":     {"internal", "zz_generated", "capi"},
 	"sim":          {"sim", "capi"}, // emulates the layer below the bindings

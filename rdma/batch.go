@@ -157,7 +157,7 @@ func (b *Batch) Reset() {
 // of these requests, the error says which, and where the device has extended
 // verbs none of them was accepted; elsewhere those before it were.
 //
-// The device reports them in the order of posting. With Config.SignalInterval
+// The device reports them in the order of posting, on SRD in any. With Config.SignalInterval
 // it does so at every n-th request and at the last of each Post; every request
 // is reported all the same. Only where the device itself refused a request and
 // accepted those before it, they may be reported as late as those of the next
@@ -428,6 +428,8 @@ func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, tok
 	switch {
 	case b.err != nil:
 		return b
+	case b.check(code) != nil:
+		return b.fail(code, b.check(code))
 	case view.size != atomicSize || remote.Size != atomicSize:
 		return b.fail(code, fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", view.size, remote.Size, atomicSize))
 	case remote.Addr%atomicSize != 0:

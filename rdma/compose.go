@@ -173,7 +173,7 @@ func (c *composition) memory(size uint64, access Access, strided bool, register 
 	defer d.release()
 	composer, ok := d.be.(backend.Composer)
 	if !ok {
-		return nil, fmt.Errorf("backend %s has no keys for other memory: %w", d.dev.Backend(), errors.ErrUnsupported)
+		return nil, fmt.Errorf("the backend %s cannot put memory behind one key, as mlx5 does: %w", d.dev.Backend(), errors.ErrUnsupported)
 	}
 	reg, err := register(composer)
 	if err != nil {

@@ -48,6 +48,12 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint) error {
 }
 
 func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
+	if peer == (Endpoint{}) {
+		return opError("modify_qp", q.device, fmt.Errorf("%w: the peer's endpoint is empty", syscall.EINVAL))
+	}
+	if peer.Type != 0 && peer.Type != q.qpType {
+		return opError("modify_qp", q.device, fmt.Errorf("%w: the peer's queue pair is of type %s, this one of type %s", syscall.EINVAL, peer.Type, q.qpType))
+	}
 	port, gid, err := q.currentPort()
 	if err != nil {
 		return err
@@ -58,9 +64,6 @@ func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
 	}
 	if err := peer.validate(); err != nil { // it may not have come from a decoder
 		return err
-	}
-	if peer.Type != 0 && peer.Type != q.qpType {
-		return opError("modify_qp", q.device, fmt.Errorf("%w: the peer's queue pair is of type %s, this one of type %s", syscall.EINVAL, peer.Type, q.qpType))
 	}
 	now, err := q.query()
 	if err != nil {

@@ -77,9 +77,10 @@ func (d *Device) CreateCQ(cfg *CQConfig) (*CQ, error) {
 func (cq *CQ) Depth() int { return cq.c.depth }
 
 // Poll fills wcs with completions that are there and returns how many, 0 if
-// there are none. It does not wait. Completions of one queue come in the order
-// in which its requests were posted; fewer than len(wcs) does not mean that
-// there are no more.
+// there are none. It does not wait. Completions of one send queue, and of one
+// receive queue, come in the order in which its requests were posted, except on
+// SRD and DC targets, where a [Counter] helps; fewer than len(wcs) does not mean
+// that there are no more.
 //
 // When there are none and a queue pair, the queue or the device has broken
 // down, so that completions may never come, Poll returns the reason: an

@@ -102,8 +102,14 @@ func (qp *DatagramQP) QPN() uint32 { return qp.q.num }
 // Cap returns how much the queue pair takes; see [QP.Cap].
 func (qp *DatagramQP) Cap() QPCap { return qp.q.cap }
 
-// MaxMessage returns how many bytes a request of a kind moves at most.
-func (qp *DatagramQP) MaxMessage(code Opcode) uint64 { return qp.q.maxMessage(code) }
+// MaxMessage returns how many bytes a request of a kind moves at most, 0 if it is
+// not possible at all.
+func (qp *DatagramQP) MaxMessage(code Opcode) uint64 {
+	if qp.q.can(code) != nil {
+		return 0
+	}
+	return qp.q.maxMessage(code)
+}
 
 // Can returns nil if requests of a kind are possible, else an error that wraps
 // errors.ErrUnsupported.

@@ -219,7 +219,7 @@ func TestRequestsNeedTheRightDestination(t *testing.T) {
 
 	endpoint, err := connected.Endpoint()
 	check(t, err)
-	if _, err := datagrams.Peer(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "a UD queue pair does not send to one of type RC") {
+	if _, err := datagrams.Peer(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "a queue pair of type UD does not send to one of type RC") {
 		t.Errorf("a connected queue pair as peer: %v", err)
 	}
 	if endpoint, err = datagrams.Endpoint(); err != nil {

@@ -26,8 +26,9 @@ var (
 	// one that was asked.
 	ErrOtherBackend = errors.New("the device belongs to another backend")
 
-	// ErrDeviceGone says that the device was there when devices were listed,
-	// and is there no more.
+	// ErrDeviceGone says that a device that is to be opened was there when devices
+	// were listed, and is there no more. One that is removed while it is open ends
+	// requests with an EventError of EventDeviceFatal, and calls with EIO.
 	ErrDeviceGone = errors.New("the device is gone")
 )
 

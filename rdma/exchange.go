@@ -18,6 +18,9 @@ const exchangeTimeout = 30 * time.Second
 // when they are ready, so that afterwards either may send at once. Receives that
 // the peer's first sends will need are to be posted before.
 //
+// Keep conn: its end is how a side that only receives learns that the other one
+// is gone.
+//
 // Exchange does not authenticate the peer: conn does, a [crypto/tls.Conn] for
 // example. It reads no byte too many, so conn can carry the program's own data
 // before and after, such as a [Remote]. The program must not either: what it

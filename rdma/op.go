@@ -12,7 +12,7 @@ import (
 // Op is an operation in flight on a queue pair that the library drives. Its
 // methods are safe for concurrent use. An Op may be dropped without Wait: the
 // operation goes on all the same, and if it fails, so does the queue pair, see
-// [QP.Err].
+// [QP.Err]: but on SRD, where it fails alone and nobody hears of it.
 type Op struct {
 	lane // whose queue pair stays open for as long as somebody waits
 	o    *operation
@@ -166,7 +166,8 @@ func (qp *QP) SendImm(ctx context.Context, view View, imm uint32) error {
 }
 
 // StartRecv posts a receive into view, for one message or write with
-// immediate data. Op.Result tells what came.
+// immediate data. Op.Result tells what came. A receive does not learn that the
+// peer is gone; requests to it do.
 func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
 	return qp.lane().startRecv(ctx, view)
 }

@@ -171,7 +171,7 @@ func (q *queuePair) peer(ctx context.Context, endpoint Endpoint) (*peer, error) 
 		return nil, err
 	}
 	if want := q.qpType.peer(); endpoint.Type != want && endpoint.Type != 0 || want == 0 {
-		return nil, fmt.Errorf("a %s queue pair does not send to one of type %s", q.qpType, endpoint.Type)
+		return nil, fmt.Errorf("a queue pair of type %s does not send to one of type %s", q.qpType, endpoint.Type)
 	}
 	d, err := q.peers.find(endpoint)
 	if d == nil && err == nil {

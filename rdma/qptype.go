@@ -87,5 +87,5 @@ func (q *queuePair) can(code Opcode) error {
 	case needs&windowOps != 0 && q.qpType == RC:
 		return fmt.Errorf("%w: the queue pair was made without QPConfig.Windows", errors.ErrUnsupported)
 	}
-	return fmt.Errorf("%w: %s queue pairs of %s have no %s", errors.ErrUnsupported, q.qpType, q.device, code)
+	return fmt.Errorf("%w: %s queue pairs of %s have no %s (Device.Report tells why)", errors.ErrUnsupported, q.qpType, q.device, code)
 }

@@ -86,7 +86,8 @@ func (v View) DeviceName() string {
 	return v.mem.device
 }
 
-// Remote returns what a peer needs to reach v. From then on the memory is
+// Remote returns what a peer needs to reach v, as far as MemoryConfig.Access gave
+// remote rights: others end the peer's queue pair. From then on the memory is
 // exposed: it stays registered until Close, even if the program forgets it,
 // since a peer may write to it at any time.
 func (v View) Remote() Remote {

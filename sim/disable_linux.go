@@ -4,7 +4,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/goverbs/goverbs/sim/internal/interpose"
@@ -21,7 +20,7 @@ func Disable() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := len(h.contexts); n > 0 {
-		return fmt.Errorf("sim: %d devices are open", n)
+		return errOpen(n)
 	}
 	interpose.Disable()
 	h.failed = errDisabled

@@ -87,10 +87,11 @@ type VerbFault struct {
 
 // RequestFault makes send requests fail or take longer. The fields that choose
 // requests match any if they are zero. At most one of the fields that say what
-// happens may be set.
+// happens may be set. A fault that chooses nothing that comes is no error:
+// Fault.Hits tells.
 type RequestFault struct {
-	Device string
-	QPN    uint32
+	Device string // that makes the request, also with RNR
+	QPN    uint32 // likewise
 	Op     Op
 	RKey   uint32
 

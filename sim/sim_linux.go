@@ -134,7 +134,7 @@ func New(cfg *Config) (*Fabric, error) {
 		return nil, fmt.Errorf("sim: %w: %w", errors.ErrUnsupported, h.failed)
 	}
 	if n := len(h.contexts); n > 0 {
-		return nil, fmt.Errorf("sim: %d devices are open", n)
+		return nil, errOpen(n)
 	}
 	f, err := h.newFabric(cfg)
 	if err != nil {
@@ -159,7 +159,7 @@ func (f *Fabric) Close() error {
 		return nil
 	}
 	if n := len(h.contexts); n > 0 {
-		return fmt.Errorf("sim: %d devices are open", n)
+		return errOpen(n)
 	}
 	h.fabric, h.nodes, h.built = nil, nil, false
 	return nil

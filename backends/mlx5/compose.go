@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/rdma/backend"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 	"github.com/goverbs/goverbs/zz_generated/mlx5dv"
 )
 
@@ -106,19 +107,24 @@ func (d *domain) bind(list entryList, length uint64, access backend.Access) (bac
 		return backend.Registration{}, fmt.Errorf("key of %d entries: %w", list.len(), err)
 	}
 	if err := d.bindKey(key, length, access, list); err != nil {
-		return backend.Registration{}, errors.Join(err, destroyKey(key))
+		return backend.Registration{}, errors.Join(err, d.destroyKey(key))
 	}
-	return backend.Registration{LKey: key.LKey, RKey: key.RKey, Deregister: func() error { return destroyKey(key) }}, nil
+	return backend.Registration{LKey: key.LKey, RKey: key.RKey, Deregister: func() error { return d.destroyKey(key) }}, nil
 }
 
 // destroyKey ends a key. With a device that is gone it has ended already, and
 // EIO says so; the few bytes that libmlx5 has for it are lost then.
-func destroyKey(key *mlx5dv.MKey) error {
+func (d *domain) destroyKey(key *mlx5dv.MKey) error {
 	err := mlx5dv.DestroyMKey(key)
-	if errors.Is(err, syscall.EIO) {
+	if errors.Is(err, syscall.EIO) && d.gone() {
 		return nil
 	}
 	return err
+}
+
+// gone tells whether the device was removed: nothing is answered any more.
+func (d *domain) gone() bool {
+	return errors.Is(ibverbs.QueryDevice(d.ctx, new(ibverbs.DeviceAttr)), syscall.EIO)
 }
 
 // leastRoom is how many bytes of entries binders are made for: a page.
