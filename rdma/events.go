@@ -83,8 +83,24 @@ type EventError struct {
 	Event  Event
 }
 
-// Error returns text such as "rdma: rxe0: QP_FATAL on QP 0x11".
-func (e *EventError) Error() string { return "rdma: " + e.Device + ": " + e.Event.String() }
+// Error returns text such as "rdma: rxe0: QP_FATAL on QP 0x11 (the queue pair
+// failed without a completion to tell)".
+func (e *EventError) Error() string {
+	s := "rdma: " + e.Device + ": " + e.Event.String()
+	if meaning, ok := breakdowns[e.Event.Type]; ok {
+		s += " (" + meaning + ")"
+	}
+	return s
+}
+
+// breakdowns are what the events mean that end something.
+var breakdowns = map[EventType]string{
+	EventCQErr:       "the completion queue overflowed or broke",
+	EventQPFatal:     "the queue pair failed without a completion to tell",
+	EventQPReqErr:    "the peer sent what it must not",
+	EventQPAccessErr: "the peer touched memory that it must not",
+	EventDeviceFatal: "the device failed, or was removed",
+}
 
 // EventReader gets the events of a device from the moment it was made. Its
 // methods are safe for concurrent use; each event goes to one caller of Next.
