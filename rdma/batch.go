@@ -377,6 +377,11 @@ func (b *Batch) begin(code Opcode, token, size uint64, remote Remote) error {
 	if err := b.check(code); err != nil {
 		return err
 	}
+	if code == OpFetchAdd || code == OpCompareSwap {
+		if err := checkAtomic(size, remote); err != nil {
+			return err
+		}
+	}
 	if b.reqs.alone {
 		return errAlone
 	}
@@ -424,18 +429,19 @@ func (b *Batch) addInline(code Opcode, data []byte, remote Remote, token uint64)
 // atomicSize is the only size of number that atomics work on.
 const atomicSize = 8
 
-func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, token uint64) *Batch {
+// checkAtomic says why an atomic can't be made of a view of that size and remote.
+func checkAtomic(size uint64, remote Remote) error {
 	switch {
-	case b.err != nil:
-		return b
-	case b.check(code) != nil:
-		return b.fail(code, b.check(code))
-	case view.size != atomicSize || remote.Size != atomicSize:
-		return b.fail(code, fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", view.size, remote.Size, atomicSize))
+	case size != atomicSize || remote.Size != atomicSize:
+		return fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", size, remote.Size, atomicSize)
 	case remote.Addr%atomicSize != 0:
-		return b.fail(code, fmt.Errorf("the remote address %#x is not a multiple of %d", remote.Addr, atomicSize))
+		return fmt.Errorf("the remote address %#x is not a multiple of %d", remote.Addr, atomicSize)
 	}
-	b.add(code, token, atomicSize, remote, view)
+	return nil
+}
+
+func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, token uint64) *Batch {
+	b.add(code, token, view.size, remote, view)
 	if b.err == nil {
 		r := b.reqs.last()
 		r.operand, r.swap = operand, swap

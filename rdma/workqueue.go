@@ -24,8 +24,7 @@ type workQueue struct {
 	least    QPState                                               // in which the device takes requests
 	submit   func(wrs []ibverbs.BatchWR) (accepted int, err error) // hands them to the device in one call
 	limits   queueLimits
-	interval int  // ask for a completion at every so many requests
-	ordered  bool // requests end in the order in which they were posted
+	interval int // ask for a completion at every so many requests
 
 	mu     sync.Mutex // one poster at a time; guards what follows
 	arena  *capi.Arena
@@ -55,13 +54,14 @@ const (
 
 // openSend makes the send queue usable.
 func (wq *workQueue) openSend(q *queuePair) (err error) {
-	wq.op, wq.least, wq.interval, wq.ordered = "post_send", QPRTS, q.cfg.SignalInterval, q.qpType.sendsInOrder()
+	wq.op, wq.least, wq.interval = "post_send", QPRTS, q.cfg.SignalInterval
+	ordered := q.qpType.sendsInOrder()
 	limits := queueLimits{q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline}
 	if q.ex != nil {
-		err = wq.open(q, limits, 0)
+		err = wq.open(q, limits, ordered, 0)
 		wq.submit = wq.submitExtended
 	} else {
-		err = wq.open(q, limits, sizeofSendWR)
+		err = wq.open(q, limits, ordered, sizeofSendWR)
 		wq.submit = wq.submitSends
 	}
 	if err != nil || limits.depth == 0 {
@@ -94,10 +94,9 @@ func (wq *workQueue) submitSends(wrs []ibverbs.BatchWR) (int, error) {
 
 // openRecv makes the receive queue usable.
 func (wq *workQueue) openRecv(q *queuePair) (err error) {
-	wq.op, wq.least, wq.interval, wq.ordered = "post_recv", QPInit, 1, q.qpType.receivesInOrder()
-	wq.submit = wq.submitRecvs
+	wq.op, wq.least, wq.interval, wq.submit = "post_recv", QPInit, 1, wq.submitRecvs
 	limits := queueLimits{q.cap.MaxRecvWR, q.cap.MaxRecvSGE, 0}
-	if err := wq.open(q, limits, sizeofRecvWR); err != nil || limits.depth == 0 {
+	if err := wq.open(q, limits, q.qpType.receivesInOrder(), sizeofRecvWR); err != nil || limits.depth == 0 {
 		return err
 	}
 	wq.recvChain, err = capi.Make[ibverbs.RecvWR](wq.arena, limits.depth)
@@ -110,10 +109,11 @@ func (wq *workQueue) submitRecvs(wrs []ibverbs.BatchWR) (int, error) {
 	return int(bad), wq.refused(wrs, bad, err)
 }
 
-// open makes the ring and the C memory, with extra bytes of it per request.
-func (wq *workQueue) open(q *queuePair, limits queueLimits, extra int) (err error) {
+// open makes the ring, of requests that end in order or not, and the C memory,
+// with extra bytes of it per request.
+func (wq *workQueue) open(q *queuePair, limits queueLimits, ordered bool, extra int) (err error) {
 	wq.qp, wq.limits = q, limits
-	wq.slotRing = newSlotRing(limits.depth, limits.maxSGE, wq.ordered)
+	wq.slotRing = newSlotRing(limits.depth, limits.maxSGE, ordered)
 	if limits.depth == 0 {
 		return nil
 	}
