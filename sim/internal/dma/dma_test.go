@@ -175,3 +175,14 @@ func TestTouchFindsWhatIsNotThere(t *testing.T) {
 		t.Error("touching changed memory")
 	}
 }
+
+func TestEvictedMemoryKeepsItsContents(t *testing.T) {
+	b := bytes.Repeat([]byte{0xa5}, 1000)
+	want := bytes.Clone(b)
+	for _, n := range []int{0, 1, 64, 900} {
+		Addr(uintptr(unsafe.Pointer(&b[33]))).Evict(n)
+		if !bytes.Equal(b, want) {
+			t.Fatalf("%d bytes evicted: memory changed", n)
+		}
+	}
+}

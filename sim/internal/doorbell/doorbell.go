@@ -93,3 +93,6 @@ func (b *Bell) Sleep(d time.Duration) {
 		_, _ = unix.Read(b.event, b.count[:])
 	}
 }
+
+// Pause implements fabric.Waker.
+func (b *Bell) Pause() { C.sim_pause() }

@@ -121,3 +121,13 @@ int sim_watch_arm(uintptr_t page, size_t length)
 {
 	return protect(page, length, UFFDIO_WRITEPROTECT_MODE_WP);
 }
+
+void sim_pause(void)
+{
+	for (int i = 0; i < 40; i++)
+#if defined(__x86_64__)
+		__builtin_ia32_pause();
+#elif defined(__aarch64__)
+		__asm__ volatile("isb");
+#endif
+}

@@ -103,7 +103,9 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 		return false
 	}
 	var wqe [SendSize]byte
-	copy(wqe[:], (q.cfg.SendRing + dma.Addr(int(q.sent%q.depth)*SendSize)).Bytes(SendSize))
+	at := q.cfg.SendRing + dma.Addr(int(q.sent%q.depth)*SendSize)
+	copy(wqe[:], at.Bytes(SendSize))
+	at.Evict(SendSize)
 	pass := uint8(q.sent/q.depth) & 1
 	if q.anyPhase {
 		q.anyPhase, q.firstPass = false, wqe[3]&phase

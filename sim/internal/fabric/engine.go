@@ -25,6 +25,8 @@ type Waker interface {
 	Sleep(d time.Duration)
 	// Wake ends the present Sleep, or the next one. It may be called by anyone.
 	Wake()
+	// Pause passes about a microsecond, sparing those that share the core.
+	Pause()
 	// Arm asks for Wake at the next doorbell. It reports whether all doorbells
 	// can be heard; if not, memory has to be polled.
 	Arm() bool
@@ -75,15 +77,19 @@ func (f *Fabric) wakeAt(t time.Duration) {
 	}
 }
 
-// How the engine waits when there is nothing to do: it looks again at once for
-// a while, since a program that posts one request after the other is back soon.
-// Then it naps, which beats looking where cores are few: who sleeps is let in at
+// How the engine waits when there is nothing to do: it looks again for a while,
+// in haste at first, since a program that posts one request after the other is
+// back soon. After a burst it rests before the next look: to see the doorbell
+// record it takes the line from the core that posts. Then it naps, which beats looking where cores are few: who sleeps is let in at
 // once when it wakes, ahead of a program that polls its completion queue. An
 // engine that looked in vain, or lost its core over it, is content with a glance
 // for some time, as it is after a nap. Only when nothing has come for a while
 // does it ask to be woken by a doorbell, which costs the program that rings a
 // page fault.
 const (
+	pause     = time.Microsecond // about what Waker.Pause takes
+	burstRest = 5 * pause
+	haste     = 2 * time.Microsecond
 	eagerness = 50 * time.Microsecond
 	glance    = 5 * time.Microsecond
 	humility  = time.Millisecond
@@ -102,9 +108,13 @@ func (f *Fabric) work() {
 		if n, _ := f.Step(); n > 0 {
 			napped = 0
 			look.found()
+			if n > 1 && n < turnRequests {
+				e.rest(burstRest)
+			}
 			continue
 		}
-		if look.again(f.elapsed(), napped > 0) {
+		if rest, ok := look.again(f.elapsed(), napped > 0); ok {
+			e.rest(rest)
 			runtime.Gosched()
 			continue
 		}
@@ -126,6 +136,13 @@ func (f *Fabric) work() {
 	}
 }
 
+// rest leaves the program's memory alone for about d.
+func (e *engine) rest(d time.Duration) {
+	for ; d > 0; d -= pause {
+		e.wake.Pause()
+	}
+}
+
 // looking is the engine's looking for something to do.
 type looking struct {
 	since  time.Duration // the first look that found nothing, 0 before
@@ -135,20 +152,24 @@ type looking struct {
 // found begins anew.
 func (l *looking) found() { l.since = 0 }
 
-// again reports whether to look again at once after finding nothing.
-func (l *looking) again(now time.Duration, slept bool) bool {
+// again reports whether to look again after finding nothing, and after what
+// rest.
+func (l *looking) again(now time.Duration, slept bool) (rest time.Duration, ok bool) {
 	if l.since == 0 {
 		l.since = now
 	}
 	passed := now - l.since
+	if passed >= haste {
+		rest = pause
+	}
 	if slept || now < l.humble {
-		return passed < glance
+		return rest, passed < glance
 	}
 	if passed >= eagerness {
 		l.humble = now + humility
-		return false
+		return 0, false
 	}
-	return true
+	return rest, true
 }
 
 // nap says how long to sleep after so many naps: for ever if that is negative.

@@ -262,6 +262,7 @@ func (s *sleeper) Wake() {
 	}
 }
 
+func (s *sleeper) Pause()    {}
 func (s *sleeper) Arm() bool { s.armed++; return s.hears }
 
 // slept runs the engine until it has napped n times, or sleeps for good.

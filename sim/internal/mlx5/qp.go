@@ -79,6 +79,7 @@ type QP struct {
 	cfg      QPConfig
 	sq, rq   dma.Addr
 	sent     uint16 // blocks taken
+	evicted  uint16 // blocks that this core does not hold any more
 	posted   uint16 // at least; the record is read when they are taken
 	received uint16 // elements taken
 	scratch  [1024]byte
@@ -106,7 +107,7 @@ func (q *QP) RecvCapacity() (requests, pieces uint32) {
 
 // Reset implements fabric.Queues.
 func (q *QP) Reset() {
-	q.sent, q.posted, q.received = 0, 0, 0
+	q.sent, q.evicted, q.posted, q.received = 0, 0, 0, 0
 	if q.cfg.Registers != nil {
 		q.cfg.Registers.forget(q.Fabric.Num)
 	}
@@ -116,6 +117,9 @@ func (q *QP) Reset() {
 func (q *QP) NextSend(r *fabric.Request) bool {
 	if q.cfg.SendBlocks == 0 {
 		return false
+	}
+	for ; q.evicted != q.sent; q.evicted++ {
+		q.block(q.evicted).Evict(basicBlock)
 	}
 	if q.posted == q.sent {
 		if q.posted = uint16((q.cfg.Record + qpSend).LoadBE32()); q.posted == q.sent {
@@ -132,7 +136,7 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 			return false
 		}
 	}
-	at := q.sq + dma.Addr(int(index)&(q.cfg.SendBlocks-1)*basicBlock)
+	at := q.block(index)
 	var ctrl [segment]byte
 	copy(ctrl[:], at.Bytes(segment))
 	sgl := r.SGL[:0]
@@ -163,6 +167,11 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	copy(r.Imm[:], ctrl[12:])
 	q.decode(r, at, size)
 	return true
+}
+
+// block returns where a block of the send queue lies.
+func (q *QP) block(index uint16) dma.Addr {
+	return q.sq + dma.Addr(int(index)&(q.cfg.SendBlocks-1)*basicBlock)
 }
 
 // decode reads what follows the control segment of an element.
@@ -379,6 +388,7 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 	at := q.rq + dma.Addr(int(q.received)&(q.cfg.RecvCount-1)<<q.cfg.RecvShift)
 	r.Index = q.received
 	r.SGL = readScatter(r.SGL[:0], at.Bytes(1<<q.cfg.RecvShift))
+	at.Evict(1 << q.cfg.RecvShift)
 	q.received++
 	return true
 }
