@@ -3,6 +3,7 @@ package rdma_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -83,46 +84,32 @@ func TestKeyThatIsNotBoundLeavesNothing(t *testing.T) {
 	}
 }
 
-// composeLifecycle makes composite memory in all ways, and closes it.
-func composeLifecycle(_ context.Context, device string) (err error) {
-	var closers []func() error
-	defer func() {
-		for i := len(closers) - 1; i >= 0; i-- {
-			err = errors.Join(err, closers[i]())
-		}
-	}()
-	dev, err := rdma.Open(device, nil)
-	if err != nil {
-		return err
-	}
-	closers = append(closers, dev.Close)
-	dom, err := dev.Domain("lifecycle")
-	if err != nil {
-		return err
-	}
-	closers = append(closers, dom.Close)
-	mem, err := dom.Alloc(4096, nil)
-	if err != nil {
-		return err
-	}
-	closers = append(closers, mem.Close)
-	m, err := dom.Compose(mem.View())
-	if err != nil {
-		return err
-	}
-	closers = append(closers, m.Close)
-	for range 9 { // beyond what the first queue pair for binding has room for
-		if m, err = m.Grow(m.View()); err != nil {
+// composeLifecycle makes composite memory in all ways.
+func composeLifecycle(_ context.Context, device string) error {
+	return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
+		mem, err := dom.Alloc(4096, nil)
+		if err != nil {
 			return err
 		}
-		closers = append(closers, m.Close)
-	}
-	rows, err := dom.Interleave(8, rdma.Block{View: mem.View(), Length: 4, Stride: 16})
-	if err != nil {
-		return err
-	}
-	closers = append(closers, rows.Close)
-	return nil
+		keep(mem)
+		m, err := dom.Compose(mem.View())
+		if err != nil {
+			return err
+		}
+		keep(m)
+		for range 9 { // beyond what the first queue pair for binding has room for
+			if m, err = m.Grow(m.View()); err != nil {
+				return err
+			}
+			keep(m)
+		}
+		rows, err := dom.Interleave(8, rdma.Block{View: mem.View(), Length: 4, Stride: 16})
+		if err != nil {
+			return err
+		}
+		keep(rows)
+		return nil
+	})
 }
 
 // composingVerbs are those that composing needs. Its completions raise no event.

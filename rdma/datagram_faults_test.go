@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -36,58 +37,41 @@ func onEachType(t *testing.T, test func(t *testing.T, f *sim.Fabric, device stri
 	}
 }
 
-// datagramLifecycle returns what goes through all that a program makes to send a
-// message without a connection, and closes it again. It ends at the first error.
+// datagramLifecycle returns what sends a message without a connection.
 func datagramLifecycle(kind rdma.QPType) func(ctx context.Context, device string) error {
-	return func(ctx context.Context, device string) (err error) {
-		var closers []func() error
-		defer func() {
-			for i := len(closers) - 1; i >= 0; i-- {
-				err = errors.Join(err, closers[i]())
-			}
-		}()
-		dev, err := rdma.Open(device, nil)
-		if err != nil {
-			return err
-		}
-		closers = append(closers, dev.Close)
-		dom, err := dev.Domain("lifecycle")
-		if err != nil {
-			return err
-		}
-		closers = append(closers, dom.Close)
-		mem, err := dom.Alloc(4096, nil)
-		if err != nil {
-			return err
-		}
-		closers = append(closers, mem.Close)
-		var qps []*rdma.DatagramQP
-		for range 2 {
-			qp, err := makers[kind](dom, nil)
+	return func(ctx context.Context, device string) error {
+		return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
+			mem, err := dom.Alloc(4096, nil)
 			if err != nil {
 				return err
 			}
-			closers = append(closers, qp.Close)
-			qps = append(qps, qp)
-		}
-		endpoint, err := qps[1].Endpoint()
-		if err != nil {
-			return err
-		}
-		peer, err := qps[0].Peer(ctx, endpoint)
-		if err != nil {
-			return err
-		}
-		closers = append(closers, peer.Close)
-		recv, err := qps[1].StartRecv(ctx, mem.View())
-		if err != nil {
-			return err
-		}
-		message, err := mem.Slice(0, 100)
-		if err != nil {
-			return err
-		}
-		return errors.Join(peer.Send(ctx, message), recv.Wait(ctx))
+			keep(mem)
+			var qps [2]*rdma.DatagramQP
+			for i := range qps {
+				if qps[i], err = makers[kind](dom, nil); err != nil {
+					return err
+				}
+				keep(qps[i])
+			}
+			endpoint, err := qps[1].Endpoint()
+			if err != nil {
+				return err
+			}
+			peer, err := qps[0].Peer(ctx, endpoint)
+			if err != nil {
+				return err
+			}
+			keep(peer)
+			recv, err := qps[1].StartRecv(ctx, mem.View())
+			if err != nil {
+				return err
+			}
+			message, err := mem.Slice(0, 100)
+			if err != nil {
+				return err
+			}
+			return errors.Join(peer.Send(ctx, message), recv.Wait(ctx))
+		})
 	}
 }
 

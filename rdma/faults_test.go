@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,53 +21,36 @@ import (
 // lifecycle goes through all that a program makes, from opening a device to a
 // write between two connected queue pairs, and closes it again. It ends at the first
 // error.
-func lifecycle(ctx context.Context, device string) (err error) {
-	var closers []func() error
-	defer func() {
-		for i := len(closers) - 1; i >= 0; i-- {
-			err = errors.Join(err, closers[i]())
-		}
-	}()
-	dev, err := rdma.Open(device, nil)
-	if err != nil {
-		return err
-	}
-	closers = append(closers, dev.Close)
-	dom, err := dev.Domain("lifecycle")
-	if err != nil {
-		return err
-	}
-	closers = append(closers, dom.Close)
-	mem, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: allRemote})
-	if err != nil {
-		return err
-	}
-	closers = append(closers, mem.Close)
-	cq, err := dev.CreateCQ(nil)
-	if err != nil {
-		return err
-	}
-	closers = append(closers, cq.Close)
-	var qps []*rdma.QP
-	var endpoints []rdma.Endpoint
-	for _, cfg := range []*rdma.QPConfig{nil, {CQ: cq}} {
-		qp, err := dom.CreateQP(cfg)
+func lifecycle(ctx context.Context, device string) error {
+	return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
+		mem, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: allRemote})
 		if err != nil {
 			return err
 		}
-		closers = append(closers, qp.Close)
-		endpoint, err := qp.Endpoint()
+		keep(mem)
+		cq, err := dom.Device().CreateCQ(nil)
 		if err != nil {
 			return err
 		}
-		qps, endpoints = append(qps, qp), append(endpoints, endpoint)
-	}
-	for i, qp := range qps {
-		if err := qp.Connect(ctx, endpoints[1-i]); err != nil {
-			return err
+		keep(cq)
+		var qps [2]*rdma.QP
+		var endpoints [2]rdma.Endpoint
+		for i, cfg := range []*rdma.QPConfig{nil, {CQ: cq}} {
+			if qps[i], err = dom.CreateQP(cfg); err != nil {
+				return err
+			}
+			keep(qps[i])
+			if endpoints[i], err = qps[i].Endpoint(); err != nil {
+				return err
+			}
 		}
-	}
-	return qps[0].Write(ctx, mem.View(), mem.Remote())
+		for i, qp := range qps {
+			if err := qp.Connect(ctx, endpoints[1-i]); err != nil {
+				return err
+			}
+		}
+		return qps[0].Write(ctx, mem.View(), mem.Remote())
+	})
 }
 
 // makingVerbs are those that every lifecycle needs until it ends things. Left
