@@ -330,8 +330,11 @@ func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
 		return
 	}
 	rest := take(addressVector - segment)
-	flow := be.Uint32(rest[12:])
 	port := q.Fabric.Device.Port(q.Fabric.Attr.Port)
+	if port == nil {
+		return // it is flushed
+	}
+	flow := be.Uint32(rest[12:])
 	if flow&grhInAddress != 0 || port.LinkLayer == fabric.LinkEthernet {
 		r.To.Global = true
 		copy(r.To.GID[:], rest[16:])

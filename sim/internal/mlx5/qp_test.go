@@ -225,6 +225,22 @@ func TestMalformedRequestsAreNamed(t *testing.T) {
 	}
 }
 
+// A queue pair that failed flushes what was posted, even if it never had a port
+// to send it through. Programs that write their own rings can post by then.
+func TestDatagramsAreReadWithoutAPort(t *testing.T) {
+	for _, typ := range []fabric.QPType{fabric.UD, fabric.DCI} {
+		r := newRig(t, typ, 16, 0, 0, 16, 64)
+		r.Fabric.Attr.Port, r.Fabric.State = 0, fabric.StateErr
+		wqe := append(ctrl(0, opcodeSend, testQPN, segment+addressVector, cqUpdate, 0), words(0x11, 0, int(extendedAddress)|0x99, make([]byte, 36))...)
+		copy(r.sendRing(), wqe)
+		binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], 1)
+		var got fabric.Request
+		if !r.NextSend(&got) || got.Op != fabric.OpSend || got.QPN != 0x99 {
+			t.Errorf("type %d: %+v", typ, got)
+		}
+	}
+}
+
 // Whatever lies in a queue, it is read without leaving the queue.
 func FuzzSendQueue(f *testing.F) {
 	f.Add(words(ctrl(0, opcodeWrite, testQPN, 4*segment, cqUpdate, 0), uint64(1), 2, 0, int(inlineSegment|8), uint64(3), 0), uint8(0), uint8(1), uint8(0))
