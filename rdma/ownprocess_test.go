@@ -12,6 +12,10 @@ import (
 // ownProcess is set to the name of the test that a process is for.
 const ownProcess = "RDMA_TEST_OWN_PROCESS"
 
+// noNap keeps the race detector from having a process sleep for a second at its
+// end.
+const noNap = "GORACE=atexit_sleep_ms=0"
+
 // inOwnProcess runs f, which does to emulated devices what can't be taken back,
 // in a process of its own. That ends with f.
 func inOwnProcess(t *testing.T, f func()) {
@@ -25,8 +29,7 @@ func inOwnProcess(t *testing.T, f func()) {
 		return
 	}
 	child := exec.CommandContext(deadline(t), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-	// The race detector would have it sleep for a second at its end.
-	child.Env = append(os.Environ(), ownProcess+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
+	child.Env = append(os.Environ(), ownProcess+"="+t.Name(), noNap)
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
