@@ -5,6 +5,8 @@ package sim_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -383,6 +385,29 @@ func TestDMABufRegistration(t *testing.T) {
 	if _, err := ibverbs.RegDMABufMR(b.pd, 0, 1<<17, 0, int32(fd), allAccess); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("beyond the buffer's end: %v, want EINVAL", err)
 	}
+	before := mappings(t, "memfd:buffer")
+	for range 3 {
+		mr, err := ibverbs.RegDMABufMR(b.pd, 0, 8192, 0, int32(fd), allAccess)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ibverbs.DeregMR(mr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := mappings(t, "memfd:buffer"); after != before {
+		t.Errorf("%d mappings of the buffer became %d", before, after)
+	}
+}
+
+// mappings counts where the process has mapped what goes by that name.
+func mappings(t *testing.T, name string) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), name)
 }
 
 func TestLimitsAreKept(t *testing.T) {

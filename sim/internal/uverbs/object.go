@@ -5,6 +5,9 @@ package uverbs
 import (
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
+
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/mlx5"
 )
@@ -53,7 +56,7 @@ func (m *mr) destroy(c *Context) {
 	pinned.Add(-m.pinned)
 	if m.mapped != nil {
 		// Can't fail for what mmap returned.
-		_ = syscall.Munmap(m.mapped)
+		_ = unix.Munmap(m.mapped)
 	}
 }
 
