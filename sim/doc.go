@@ -73,6 +73,10 @@
 // (libmlx5, up to 64 at least, crashes when it is to destroy what ibv_open_qp
 // returned.)
 //
+// Devices are not for a child that was forked and runs no other program: it may
+// close what it inherited, and finds no devices of its own. Go programs have no
+// such children, those with the shared library of package preload may.
+//
 // # What it replaces
 //
 // While sim is imported the process sees only emulated devices, whatever the

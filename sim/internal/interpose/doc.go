@@ -7,6 +7,9 @@
 // without Go: the functions serve the whole process, from its first
 // instruction, on every thread.
 //
+// In the process alone that Go runs in: for a child that was forked, or vforked,
+// every call is the kernel's.
+//
 // A device's open file is known by what the kernel says of its descriptor
 // (st_dev, st_ino), not by the descriptor's number: Go closes by system call,
 // which nothing here sees.

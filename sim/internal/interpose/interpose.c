@@ -33,6 +33,12 @@ extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length, int64_
 
 /* Set while the Go side is there to answer. */
 static int enabled;
+/*
+ * The process that Go runs in. A child that was forked has none of Go's threads,
+ * and one that was vforked has its parent's memory: to both applies what the
+ * kernel says.
+ */
+static pid_t owner;
 
 /*
  * The open files of devices. A slot is taken while its id is not 0. Writers
@@ -49,7 +55,13 @@ static int used; /* slots that were ever taken */
 
 void sim_enable(int on)
 {
+	owner = syscall(SYS_getpid);
 	__atomic_store_n(&enabled, on, __ATOMIC_RELEASE);
+}
+
+static int is_owner(void)
+{
+	return syscall(SYS_getpid) == owner;
 }
 
 static int raw_fstat(int fd, struct stat *st)
@@ -130,7 +142,7 @@ static const struct file *find_fd(int fd)
 static const char *device_name(const char *path)
 {
 	if (!__atomic_load_n(&enabled, __ATOMIC_ACQUIRE) || !path ||
-	    strncmp(path, DEVICE_DIR, sizeof(DEVICE_DIR) - 1))
+	    strncmp(path, DEVICE_DIR, sizeof(DEVICE_DIR) - 1) || !is_owner())
 		return NULL;
 	return path + sizeof(DEVICE_DIR) - 1;
 }
@@ -280,7 +292,7 @@ int ioctl(int fd, unsigned long request, ...)
 	if (request != VERBS_IOCTL)
 		return syscall(SYS_ioctl, fd, request, arg);
 	/* The number is enough: no other file would be asked that. A duplicate has another. */
-	if (!(f = find_number(fd)) && !(f = find_fd(fd)))
+	if ((!(f = find_number(fd)) && !(f = find_fd(fd))) || !is_owner())
 		return syscall(SYS_ioctl, fd, request, arg);
 	err = goverbs_sim_ioctl(f->id, arg);
 	if (!err)
@@ -294,7 +306,7 @@ int close(int fd)
 	const struct file *f = find_number(fd);
 
 	/* A duplicate may go; the device stays open. */
-	if (f && f == find_fd(fd))
+	if (f && is_owner() && f == find_fd(fd))
 		goverbs_sim_closed(f->id);
 	return syscall(SYS_close, fd);
 }
@@ -307,7 +319,7 @@ static void *do_mmap(void *addr, size_t length, int prot, int flags, int fd, off
 	void *p = (void *)syscall(SYS_mmap, addr, length, prot, flags, fd, offset);
 	const struct file *f;
 
-	if (fd >= 0 && p != MAP_FAILED && (f = find_fd(fd)) && f->rdev)
+	if (fd >= 0 && p != MAP_FAILED && (f = find_fd(fd)) && f->rdev && is_owner())
 		goverbs_sim_mapped(f->id, p, length, offset);
 	return p;
 }
@@ -342,7 +354,8 @@ int inotify_add_watch(int fd, const char *path, uint32_t mask)
  */
 int socket(int domain, int type, int protocol)
 {
-	if (domain == AF_NETLINK && protocol == NETLINK_RDMA && __atomic_load_n(&enabled, __ATOMIC_ACQUIRE)) {
+	if (domain == AF_NETLINK && protocol == NETLINK_RDMA && __atomic_load_n(&enabled, __ATOMIC_ACQUIRE) &&
+	    is_owner()) {
 		goverbs_sim_discover();
 		errno = EPROTONOSUPPORT;
 		return -1;

@@ -143,6 +143,29 @@ func TestDeviceFile(t *testing.T) {
 	}
 }
 
+// Go does not run in a process that was forked, and what it would do in one that
+// was vforked it would do to the parent.
+func TestChildrenHaveTheKernelOnly(t *testing.T) {
+	const path = "/dev/infiniband/ours"
+	for _, shares := range []bool{false, true} {
+		k := theKernel
+		k.forget()
+		fd, err := libc.Open(path, unix.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if how, err := libc.Child(shares, path, fd, fd); err != nil || how != 0 {
+			t.Errorf("sharing memory %t: the child ends with %#x, %v", shares, how, err)
+		}
+		if len(k.closed)+len(k.ioctls)+len(k.mapped)+k.discovered != 0 {
+			t.Errorf("sharing memory %t: the handler has %v closed, %v ioctls, %v mapped, %d looks", shares, k.closed, k.ioctls, k.mapped, k.discovered)
+		}
+		if err := libc.Close(fd); err != nil || len(k.closed) != 1 {
+			t.Errorf("sharing memory %t: closing: %v, closed %v", shares, err, k.closed)
+		}
+	}
+}
+
 // libibverbs looks for a device that does not open below /dev/char.
 func TestOpeningElsewhereFailsForTheSameReason(t *testing.T) {
 	runtime.LockOSThread()

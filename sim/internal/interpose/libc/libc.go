@@ -7,12 +7,14 @@ package libc
 /*
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int c_open(const char *path, int flags, int mode) { return open(path, flags, mode); }
@@ -38,10 +40,38 @@ static int c_map(int fd, size_t length)
 	void *p = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, 0);
 	return p == MAP_FAILED ? -1 : munmap(p, length);
 }
+
+// What a child does that shares its parent's memory or has a copy. It can't wait
+// for ever.
+static int c_child(int shares, const char *path, int first, int last)
+{
+	pid_t pid = shares ? vfork() : fork();
+	int status;
+	char word;
+	struct stat st;
+
+	if (pid == 0) {
+		signal(SIGALRM, SIG_DFL);
+		alarm(20);
+		for (int fd = first; fd <= last; fd++) {
+			ioctl(fd, 0xc0181b01ul, &word);
+			mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+			close(fd);
+		}
+		close(socket(AF_NETLINK, SOCK_RAW, 20));
+		_exit(stat(path, &st) == 0 || open(path, O_RDWR) >= 0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return -1;
+	return status;
+}
 */
 import "C"
 
-import "unsafe"
+import (
+	"syscall"
+	"unsafe"
+)
 
 func Open(path string, flags int, mode uint32) (int, error) {
 	p := C.CString(path)
@@ -104,6 +134,22 @@ func Map(fd int, length int) error {
 	v, err := C.c_map(C.int(fd), C.size_t(length))
 	_, err = result(v, err)
 	return err
+}
+
+// Child has a child process, which shares this one's memory until it ends or has
+// a copy, look at a range of descriptors as if they were devices', close them,
+// and look for a device of that path. It returns how the child ended: well if
+// there is none.
+func Child(shares bool, path string, first, last int) (syscall.WaitStatus, error) {
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	how := C.int(0)
+	if shares {
+		how = 1
+	}
+	v, err := C.c_child(how, p, C.int(first), C.int(last))
+	status, err := result(v, err)
+	return syscall.WaitStatus(status), err
 }
 
 // result drops an errno that a call which succeeded left behind.
