@@ -951,3 +951,34 @@ func TestDMABufOnOneEFA(t *testing.T) {
 		t.Errorf("%d bytes, immediate %d", wc.ByteLen, wc.ImmData().Host())
 	}
 }
+
+// A receive that fails is the receiver's and the sender's trouble, and of no
+// other request.
+func TestRecvFaultOfEFA(t *testing.T) {
+	f, a, b, toB := srdPair(t, sim.Config{}, srdOps)
+	qpn := ibverbs.QPNum(b.qp)
+	for i, c := range []struct {
+		fault sim.RecvFault
+		want  ibverbs.WCStatus
+		code  uint32
+	}{
+		{sim.RecvFault{QPN: qpn, Status: sim.LocalProtectionError}, ibverbs.IBV_WC_LOC_PROT_ERR, 5},
+		{sim.RecvFault{Device: "sim_efa_1", Status: sim.RemoteAborted, Vendor: 10}, ibverbs.IBV_WC_RNR_RETRY_EXC_ERR, 10}, // the code is the status
+	} {
+		failRecv(t, f, c.fault)
+		for j, want := range []ibverbs.WCStatus{c.want, ibverbs.IBV_WC_SUCCESS} {
+			id := uint64(10*i + j)
+			b.postRecv(id, piece{0, 64})
+			a.start(toB, qpn, id, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
+			wc := b.waitRecv(id, want)
+			if want == ibverbs.IBV_WC_SUCCESS {
+				a.waitSend(id, want)
+				continue
+			}
+			if wc.VendorErr != c.code {
+				t.Errorf("vendor error %d, want %d", wc.VendorErr, c.code)
+			}
+			a.waitSend(id, ibverbs.IBV_WC_BAD_RESP_ERR)
+		}
+	}
+}

@@ -107,11 +107,30 @@ type RequestFault struct {
 	After, Times int
 }
 
+// RecvFault makes receive requests fail, of a queue pair's own or of a shared
+// queue, when a message has taken them: it ends there, without its data. Its
+// sender gets "remote invalid request" for a length and "remote operation error"
+// for all else (of an EFA "bad response"), or learns nothing where the service is
+// unreliable. The fields
+// that choose requests match any if they are zero.
+type RecvFault struct {
+	Device string // that receives
+	QPN    uint32 // likewise, also of a queue pair with a shared queue
+
+	Status Status // the request ends with this error; required
+	Vendor uint8  // and this code; 0 is the usual one. An EFA's code is its status
+
+	// After is how many matching requests still go well. Times is how many fail
+	// then: 0 means one, a negative number all.
+	After, Times int
+}
+
 // Fault is something that goes wrong on purpose.
 type Fault struct {
 	f       *Fabric
 	verb    *VerbFault
 	request *RequestFault
+	recv    *RecvFault
 	skip    int // matches to let go
 	left    int // negative for all
 	hits    int
@@ -139,13 +158,32 @@ func (f *Fabric) FailRequest(r RequestFault) (*Fault, error) {
 	if kinds != 1 {
 		return nil, fmt.Errorf("sim: %d of Status, Drop, RNR and Delay are set, want one", kinds)
 	}
-	if r.Status != Success && statusNames[r.Status] == "" {
-		return nil, fmt.Errorf("sim: devices don't report %v", r.Status)
-	}
-	if r.Status >= BadDestination && !f.isEFA(r.Device) {
-		return nil, fmt.Errorf("sim: only EFA devices report %v, and Device is %q", r.Status, r.Device)
+	if err := f.reports(r.Device, r.Status); err != nil {
+		return nil, err
 	}
 	return f.plan(&Fault{request: &r}, r.Device, r.After, r.Times)
+}
+
+// FailRecv plans a fault of receive requests.
+func (f *Fabric) FailRecv(r RecvFault) (*Fault, error) {
+	if r.Status == Success {
+		return nil, fmt.Errorf("sim: a receive can't fail without Status")
+	}
+	if err := f.reports(r.Device, r.Status); err != nil {
+		return nil, err
+	}
+	return f.plan(&Fault{recv: &r}, r.Device, r.After, r.Times)
+}
+
+// reports returns an error if a device knows no such status.
+func (f *Fabric) reports(device string, st Status) error {
+	if statusNames[st] == "" {
+		return fmt.Errorf("sim: devices don't report %v", st)
+	}
+	if st >= BadDestination && !f.isEFA(device) {
+		return fmt.Errorf("sim: only EFA devices report %v, and Device is %q", st, device)
+	}
+	return nil
 }
 
 func (f *Fabric) isEFA(device string) bool {
@@ -165,6 +203,7 @@ func (f *Fabric) plan(t *Fault, device string, after, times int) (*Fault, error)
 	f.fabric.Lock()
 	defer f.fabric.Unlock()
 	f.faults = append(f.faults, t)
+	f.watch()
 	return t, nil
 }
 
@@ -180,7 +219,21 @@ func (t *Fault) Close() error {
 	t.f.fabric.Lock()
 	defer t.f.fabric.Unlock()
 	t.f.faults = slices.DeleteFunc(t.f.faults, func(o *Fault) bool { return o == t })
+	t.f.watch()
 	return nil
+}
+
+// watch has the devices tell of requests as far as somebody wants to know. It
+// wants the lock.
+func (f *Fabric) watch() {
+	x := f.fabric
+	x.Intercept, x.InterceptRecv, x.Observe = nil, nil, nil
+	if len(f.faults) > 0 {
+		x.Intercept, x.InterceptRecv = f.intercept, f.interceptRecv
+	}
+	if len(f.traces) > 0 {
+		x.Observe = f.observe
+	}
 }
 
 // strike reports whether a fault that matches strikes. again says that the
@@ -235,4 +288,16 @@ func (f *Fabric) intercept(q *fabric.QP, r *fabric.Request) fabric.Verdict {
 		return fabric.Verdict{Action: fabric.ActionEnd, Status: fabric.Status(v.Status), Vendor: v.Vendor}
 	}
 	return fabric.Verdict{}
+}
+
+// interceptRecv says how a receive request ends if a fault does. It wants the
+// lock.
+func (f *Fabric) interceptRecv(q *fabric.QP) (st fabric.Status, vendor uint8) {
+	for _, t := range f.faults {
+		v := t.recv
+		if v != nil && (v.Device == "" || v.Device == q.Device.Name) && (v.QPN == 0 || v.QPN == q.Num) && t.strike(false) {
+			return fabric.Status(v.Status), v.Vendor
+		}
+	}
+	return fabric.Success, 0
 }

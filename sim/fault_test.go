@@ -106,6 +106,11 @@ func TestFaultsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%+v is accepted", r)
 		}
 	}
+	for _, r := range []sim.RecvFault{{}, {Status: 200}, {Status: sim.UnknownPeer, Device: "sim_mlx5_0"}, {Status: sim.LocalLengthError, Device: "none"}} {
+		if _, err := f.FailRecv(r); err == nil {
+			t.Errorf("%+v is accepted", r)
+		}
+	}
 }
 
 // Every status that the interface knows reaches the program through libmlx5.
@@ -396,4 +401,46 @@ func TestConfigurationsThatMakeNoSense(t *testing.T) {
 	if _, err := sim.New(&sim.Config{Devices: []sim.DeviceConfig{{Name: "x"}, {Name: "x"}}}); err == nil {
 		t.Error("two devices of one name")
 	}
+}
+
+// Every status that the interface knows reaches a receiver through libmlx5, and
+// its peer learns what it would of such a receive.
+func TestRecvFaultsWithEveryStatus(t *testing.T) {
+	for _, st := range []sim.Status{sim.LocalLengthError, sim.LocalQPOpError, sim.LocalProtectionError, sim.FlushError, sim.BindError, sim.BadResponseError,
+		sim.LocalAccessError, sim.RemoteInvalidRequest, sim.RemoteAccessError, sim.RemoteOperationError, sim.RetryExceeded, sim.RNRRetryExceeded, sim.RemoteAborted} {
+		t.Run(strings.ReplaceAll(st.String(), " ", "_"), func(t *testing.T) {
+			f, a, b := ordered(t, nil, endConfig{})
+			fault := failRecv(t, f, sim.RecvFault{QPN: ibverbs.QPNum(b.qp), Status: st, Vendor: 0x42, After: 1})
+			failRecv(t, f, sim.RecvFault{Device: "sim_mlx5_0", Status: st, Times: -1}) // another's
+			for i := range 3 {
+				b.postRecv(uint64(i), piece{0, 8})
+			}
+			toPeer := ibverbs.WCStatus(ibverbs.IBV_WC_REM_OP_ERR)
+			if st == sim.LocalLengthError {
+				toPeer = ibverbs.IBV_WC_REM_INV_REQ_ERR
+			}
+			for i, op := range []ibverbs.WROpcode{ibverbs.IBV_WR_SEND, ibverbs.IBV_WR_RDMA_WRITE_WITH_IMM} {
+				a.post(request{id: uint64(i), op: op, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+			}
+			a.waitSend(0, ibverbs.IBV_WC_SUCCESS)
+			a.waitSend(1, toPeer)
+			b.waitRecv(0, ibverbs.IBV_WC_SUCCESS)
+			if wc := b.waitRecv(1, ibverbs.WCStatus(st)); wc.VendorErr != 0x42 {
+				t.Errorf("vendor error %#x", wc.VendorErr)
+			}
+			b.waitRecv(2, ibverbs.IBV_WC_WR_FLUSH_ERR)
+			if fault.Hits() != 1 {
+				t.Errorf("%d hits", fault.Hits())
+			}
+		})
+	}
+}
+
+func failRecv(t *testing.T, f *sim.Fabric, r sim.RecvFault) *sim.Fault {
+	t.Helper()
+	fault, err := f.FailRecv(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fault
 }

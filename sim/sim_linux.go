@@ -85,7 +85,6 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 	if cfg != nil && cfg.Patience != 0 {
 		f.fabric.Patience = cfg.Patience
 	}
-	f.fabric.Intercept, f.fabric.Observe = f.intercept, f.observe
 	for i, d := range devices {
 		minor := firstMinor + h.lastUsed
 		h.lastUsed++

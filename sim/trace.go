@@ -68,6 +68,7 @@ func (f *Fabric) Trace() *Trace {
 	f.fabric.Lock()
 	defer f.fabric.Unlock()
 	f.traces = append(f.traces, t)
+	f.watch()
 	return t
 }
 
@@ -83,14 +84,12 @@ func (t *Trace) Close() error {
 	t.f.fabric.Lock()
 	defer t.f.fabric.Unlock()
 	t.f.traces = slices.DeleteFunc(t.f.traces, func(o *Trace) bool { return o == t })
+	t.f.watch()
 	return nil
 }
 
 // observe records how a request ended. It wants the lock.
 func (f *Fabric) observe(q *fabric.QP, r *fabric.Request, st fabric.Status) {
-	if len(f.traces) == 0 {
-		return
-	}
 	rec := Record{Device: q.Device.Name, QPN: q.Num, Op: cmp.Or(opOf[r.Op], Other), Length: r.Length, Pieces: len(r.SGL),
 		Inline: slices.ContainsFunc(r.SGL, func(s fabric.SGE) bool { return s.Inline }), Signaled: r.Signaled, Remote: r.RemoteAddr, RKey: r.RKey,
 		HasImm: r.HasImm, Index: r.Index, Attempts: r.Attempts, Status: Status(st), Problem: r.Problem}

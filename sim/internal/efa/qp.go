@@ -253,7 +253,7 @@ func (q *QP) RecvPending() bool {
 
 // CompleteRecv implements fabric.Queues.
 func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
-	e := entry{queue: recvQueue, request: r.Index, status: statusOf(a.Status), qpn: uint16(q.Fabric.Num), length: uint32(a.Length),
+	e := entry{queue: recvQueue, request: r.Index, status: cmp.Or(a.Vendor, statusOf(a.Status)), qpn: uint16(q.Fabric.Num), length: uint32(a.Length),
 		handle: q.Handles.of(q.Fabric.PD, a.Source), source: a.Source, srcQPN: uint16(a.SourceQPN), hasImm: a.HasImm, imm: a.Imm, unsolicited: a.Unsolicited}
 	if a.Op == fabric.OpWrite {
 		e.op = opWrite

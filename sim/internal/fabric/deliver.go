@@ -403,6 +403,9 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 	if length > total(p.recv.SGL) {
 		a.Status = LocalLengthError
 		f.complete(p, &a)
+	if o, ok := f.spoil(p, &a); !ok {
+		return o
+	}
 		return nak(p.QP, RemoteInvalidRequest, 0)
 	}
 	var ok bool
@@ -442,6 +445,21 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 // complete ends the receive request that an arrival took. What another process
 // sent is answered before, by requested: the program may see what came, and end.
 func (f *Fabric) complete(p receiver, a *Arrival) {
+// spoil fails the receive request that an arrival took if a fault says so.
+func (f *Fabric) spoil(p receiver, a *Arrival) (o outcome, ok bool) {
+	if f.InterceptRecv == nil {
+		return o, true
+	}
+	if a.Status, a.Vendor = f.InterceptRecv(p.QP); a.Status == Success {
+		return o, true
+	}
+	f.complete(p, a)
+	if a.Status == LocalLengthError {
+		return nak(p.QP, RemoteInvalidRequest, 0), false
+	}
+	return nak(p.QP, RemoteOperationError, 0), false
+}
+
 	if f.late.hold {
 		f.late.queue, f.late.recv, f.late.arrival = p.queue, &p.recv, *a
 		return
@@ -503,8 +521,14 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 		return o
 	}
 	if r.HasImm {
-		f.complete(p, &Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
-			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID})
+		a := Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
+			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID}
+		if !a.Unsolicited {
+			if o, ok := f.spoil(p, &a); !ok {
+				return o
+			}
+		}
+		f.complete(p, &a)
 	}
 	return ended(Success)
 }

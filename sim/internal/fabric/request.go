@@ -77,6 +77,7 @@ type Receive struct {
 // Arrival is how a receive request ends.
 type Arrival struct {
 	Status     Status
+	Vendor     uint8 // with Status; 0 is the status's own
 	Op         Op // OpSend, or OpWrite with immediate data
 	Length     uint64
 	Data       []byte // what goes into the completion instead of memory
