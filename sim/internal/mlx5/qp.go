@@ -430,7 +430,7 @@ func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
 	switch {
 	case a.Status != fabric.Success:
 		s := syndromes[a.Status]
-		e.opcode, e.syndrome, e.vendor, e.data = opRespError, s.code, s.responder, nil
+		e.opcode, e.syndrome, e.vendor, e.data = opRespError, s.code, cmp.Or(a.Vendor, s.responder), nil
 	case a.Op == fabric.OpWrite:
 		e.opcode = opRespWriteImm
 	case a.HasImm:
