@@ -110,14 +110,19 @@ func (f *Fabric) attempt(q *QP, t *flight) outcome {
 func (q *QP) end(t *flight, o *outcome) {
 	q.land(t)
 	q.Device.Counters.count(&t.Request, o.status)
-	if f := q.Device.fabric; f.Observe != nil {
-		f.Observe(q, &t.Request, o.status)
-	}
-	q.Queues.CompleteSend(&t.Request, o.status)
+	q.complete(&t.Request, o.status)
 	if o.status != Success {
 		q.endBadly()
 	}
 	o.failResponder()
+}
+
+// complete completes a request of the queue pair.
+func (q *QP) complete(r *Request, st Status) {
+	if f := q.Device.fabric; f.Observe != nil {
+		f.Observe(q, r, st)
+	}
+	q.Queues.CompleteSend(r, st)
 }
 
 // failResponder takes the responder to ERR if that follows.
@@ -204,7 +209,7 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 		return ended(LocalQPOpError)
 	case OpNop:
 		return ended(Success)
-	case OpLocal:
+	case OpInvalidate, OpBind, OpUMR:
 		return ended(q.Queues.ExecuteLocal(r))
 	}
 	if !q.Type.reliable() && (r.Op == OpRead || r.Op.isAtomic()) || q.Type == UD && r.Op != OpSend || q.Type == SRD && r.Op.isAtomic() {
@@ -253,12 +258,14 @@ type Origin struct {
 	HopLimit uint8
 }
 
-// origin says in o what the queue pair's packets tell.
-func (q *QP) origin(port *Port, o *Origin) {
+// origin says in o what the queue pair's packets to an address tell. It reports
+// whether the port has the address that they are to come from.
+func (q *QP) origin(port *Port, to *Address, o *Origin) bool {
 	o.Type, o.QPN, o.PKey, o.HopLimit = q.Type, q.Num, port.PKeys[q.Attr.PKeyIndex], q.Attr.HopLimit
 	o.From.LID, o.From.SL = port.LID, q.Attr.To.SL
 	e, ok := port.GID(int(q.Attr.SGIDIndex))
-	o.From.Global, o.From.GID, o.From.Type = ok, e.GID, e.Type
+	o.From.Global, o.From.GID, o.From.Type = to.Global, e.GID, e.Type
+	return ok || !to.Global
 }
 
 // send takes a request, whose local memory is in f.local, to where it is for.
@@ -280,12 +287,14 @@ func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	case f.isRemote(d, number):
 		return f.transmit(q, port, to, number, r)
 	}
-	q.origin(port, &f.origin)
-	return f.deliver(d, p, number, &f.origin, r)
+	if !q.origin(port, to, &f.origin) {
+		return unanswered(silence)
+	}
+	return f.deliver(d, p, number, to, &f.origin, r)
 }
 
 // deliver gives a request to a queue pair of this process.
-func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Request) outcome {
+func (f *Fabric) deliver(d *Device, p *Port, number uint32, to *Address, from *Origin, r *Request) outcome {
 	peer := d.QP(number)
 	switch {
 	case d.Removed || !p.Up:
@@ -294,18 +303,18 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, from *Origin, r *Req
 		return astray(from)
 	case peer.State < StateRTR && from.Type != SRD: // who connects comes soon
 		return unanswered(silence)
-	case peer.State < StateRTR || peer.port() != p || !peer.accepts(from, r):
+	case peer.State < StateRTR || peer.port() != p || !peer.accepts(from, to, r):
 		return astray(from)
 	}
-	to := receiver{QP: peer, memory: peer.PD, queue: peer.Queues}
+	at := receiver{QP: peer, memory: peer.PD, queue: peer.Queues}
 	if peer.Type == XRCRecv {
 		srq := d.srqs[r.SRQN]
 		if srq == nil || srq.XRCD == nil || srq.XRCD != peer.XRCD {
 			return nak(peer, RemoteInvalidRequest, EventQPRequestError)
 		}
-		to.memory, to.queue = srq.PD, srq.Receives
+		at.memory, at.queue = srq.PD, srq.Receives
 	}
-	return f.respond(to, from, r)
+	return f.respond(at, from, r)
 }
 
 // receiver is a queue pair that a request reached, with what the request may
@@ -333,8 +342,9 @@ func astray(from *Origin) outcome {
 }
 
 // accepts reports whether a request that reached the queue pair is for it: it
-// comes from its peer, or as a datagram with its key, and within its partition.
-func (q *QP) accepts(from *Origin, r *Request) bool {
+// comes from its peer's address to its own, or as a datagram with its key, and
+// within its partition.
+func (q *QP) accepts(from *Origin, to *Address, r *Request) bool {
 	port := q.port()
 	if !samePKey(port.PKeys[q.Attr.PKeyIndex], from.PKey) {
 		return false
@@ -345,11 +355,9 @@ func (q *QP) accepts(from *Origin, r *Request) bool {
 	case q.Type.datagram():
 		return r.QKey == q.Attr.QKey
 	}
-	if q.Attr.DestQPN != from.QPN {
-		return false
-	}
-	_, p := q.Device.fabric.find(port, &from.From)
-	return p != nil && p.is(&q.Attr.To)
+	e, _ := port.GID(int(q.Attr.SGIDIndex))
+	own := Address{Global: q.Attr.To.Global, GID: e.GID, Type: e.Type}
+	return q.Attr.DestQPN == from.QPN && q.Attr.To.agrees(&from.From) && own.agrees(to)
 }
 
 // samePKey reports whether two partition keys match: same number, and at least
@@ -400,12 +408,12 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 	}
 	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
 		QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID}
-	if length > total(p.recv.SGL) {
-		a.Status = LocalLengthError
-		f.complete(p, &a)
 	if o, ok := f.spoil(p, &a); !ok {
 		return o
 	}
+	if length > total(p.recv.SGL) {
+		a.Status = LocalLengthError
+		f.complete(p, &a)
 		return nak(p.QP, RemoteInvalidRequest, 0)
 	}
 	var ok bool
@@ -442,9 +450,6 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 	return ended(Success)
 }
 
-// complete ends the receive request that an arrival took. What another process
-// sent is answered before, by requested: the program may see what came, and end.
-func (f *Fabric) complete(p receiver, a *Arrival) {
 // spoil fails the receive request that an arrival took if a fault says so.
 func (f *Fabric) spoil(p receiver, a *Arrival) (o outcome, ok bool) {
 	if f.InterceptRecv == nil {
@@ -460,6 +465,12 @@ func (f *Fabric) spoil(p receiver, a *Arrival) (o outcome, ok bool) {
 	return nak(p.QP, RemoteOperationError, 0), false
 }
 
+// complete ends the receive request that an arrival took. What another process
+// sent is answered before, by requested: the program may see what came, and end.
+func (f *Fabric) complete(p receiver, a *Arrival) {
+	if f.ObserveRecv != nil {
+		f.ObserveRecv(p.QP, &p.recv, *a)
+	}
 	if f.late.hold {
 		f.late.queue, f.late.recv, f.late.arrival = p.queue, &p.recv, *a
 		return

@@ -207,6 +207,11 @@ type Address struct {
 	SL     uint8
 }
 
+// agrees reports whether both can mean the same place: what both say is the same.
+func (a *Address) agrees(b *Address) bool {
+	return (a.LID == b.LID || a.LID == 0 || b.LID == 0) && (!a.Global || !b.Global || a.GID == b.GID && a.Type == b.Type)
+}
+
 // find returns the device and port of an address, as seen from a port.
 func (f *Fabric) find(from *Port, a *Address) (*Device, *Port) {
 	for _, d := range f.devices {

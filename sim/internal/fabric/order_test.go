@@ -64,7 +64,7 @@ func TestWhatMayNotFollow(t *testing.T) {
 	}{
 		"a fence":              {[]Request{{Op: OpWrite}, {Op: OpWrite}, {Op: OpWrite, Fence: true}}, 2},
 		"more reads than 1":    {[]Request{{Op: OpRead}, {Op: OpWrite}, {Op: OpRead}, {Op: OpWrite}}, 2},
-		"a local request":      {[]Request{{Op: OpWrite}, {Op: OpLocal}, {Op: OpWrite}}, 1},
+		"a local request":      {[]Request{{Op: OpWrite}, {Op: OpUMR}, {Op: OpWrite}}, 1},
 		"behind an error":      {[]Request{{Op: OpWrite}, {Op: OpWrite, Length: 8, SGL: []SGE{{Len: 8, LKey: 1}}}, {Op: OpWrite}}, 1},
 		"much data":            {[]Request{{Op: OpWrite}, {Op: OpRead, Length: maxFlightBytes + 1}}, 1},
 		"nothing, and so all":  {[]Request{{Op: OpWrite}, {Op: OpSend}, {Op: OpRead}}, 3},
@@ -168,5 +168,28 @@ func TestAnswersOfALostProcessCount(t *testing.T) {
 	spendRetries(p.a)
 	if want := []Status{Success, RetryExceeded}; !slices.Equal(p.qa.sent, want) {
 		t.Errorf("ended with %v, want %v", p.qa.sent, want)
+	}
+}
+
+func TestPathsMatchAcrossProcesses(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(to *QP)
+		want  Answer
+	}{
+		"as connected":               {func(*QP) {}, answered},
+		"from another address":       {func(to *QP) { to.Attr.To.GID[1]++ }, dead},
+		"to another of its own":      {func(to *QP) { to.Attr.SGIDIndex = 1 }, dead},
+		"from one of the other kind": {func(to *QP) { to.Attr.To.Type = GIDRoCEv1 }, dead},
+	} {
+		p := newRemotePair(t, RC)
+		port := p.to.port()
+		port.GIDs = append(port.GIDs, GIDEntry{GID: GID{7}, Type: GIDRoCEv2})
+		c.spoil(p.to)
+		p.qa.posted = []Request{{Op: OpWrite}}
+		p.a.Step()
+		p.carry(&p.out, p.b, 1)
+		if len(p.in) != 1 || p.in[0].Answer != c.want {
+			t.Errorf("%s: answers are %v, want %d", name, p.in, c.want)
+		}
 	}
 }

@@ -75,7 +75,9 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN,
 		Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Swap, SwapMask: r.SwapMask, Length: r.Length,
 	}}
-	q.origin(port, &m.Origin)
+	if !q.origin(port, to, &m.Origin) {
+		return unanswered(silence)
+	}
 	if r.Op == OpSend || r.Op == OpWrite {
 		m.Payload = make([]byte, r.Length)
 		if _, err := dma.Copy(spanOf(nil, m.Payload), f.local); err != nil {
@@ -124,7 +126,7 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 	case d != nil:
 		f.local = spanOf(f.local[:0], data)
 		f.late.hold = true
-		o = f.deliver(d, p, m.QPN, &m.Origin, &r)
+		o = f.deliver(d, p, m.QPN, &m.To, &m.Origin, &r)
 		f.late.hold = false
 	}
 	if peer != nil {
@@ -218,6 +220,9 @@ func (f *Fabric) Lost(slot uint32) {
 	}
 	f.Kick()
 }
+
+// MayBeLost reports whether nobody waits for an answer to the message.
+func (h *Header) MayBeLost() bool { return !h.IsAnswer && !h.Origin.Type.reliable() }
 
 // Valid reports whether the header's numbers have a meaning. A sender that is
 // another program may have mistaken the format.

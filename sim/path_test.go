@@ -1,0 +1,167 @@
+//go:build linux && cgo
+
+package sim_test
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"github.com/goverbs/goverbs/sim"
+	"github.com/goverbs/goverbs/zz_generated/ibverbs"
+)
+
+// place is a port's address: what one end is told of the other.
+type place struct {
+	port uint8
+	gid  uint8 // index
+}
+
+func (n *node) gidAt(p place) (g ibverbs.GID) {
+	n.t.Helper()
+	if err := ibverbs.QueryGID(n.ctx, p.port, int32(p.gid), &g); err != nil {
+		n.t.Fatal(err)
+	}
+	return g
+}
+
+func (n *node) lidAt(port uint8) uint16 {
+	n.t.Helper()
+	var p ibverbs.PortAttr
+	if err := ibverbs.QueryPort(n.ctx, port, &p); err != nil {
+		n.t.Fatal(err)
+	}
+	return p.LID
+}
+
+// connectOver takes an end to RTS, with a path from one of its own places.
+func (e *end) connectOver(own place, peer *end, path ibverbs.AHAttr) {
+	e.t.Helper()
+	path.PortNum, path.GRH.SGIDIndex = own.port, own.gid
+	e.attr.PortNum, e.attr.PathMTU, e.attr.DestQPNum, e.attr.AHAttr = own.port, ibverbs.IBV_MTU_4096, ibverbs.QPNum(peer.qp), path
+	e.attr.MaxDestRDAtomic, e.attr.MinRNRTimer, e.attr.RNRRetry = 16, 1, 7
+	if err := e.modify(ibverbs.IBV_QPS_INIT, rcInit); err != nil {
+		e.t.Fatalf("to INIT: %v", err)
+	}
+	if err := e.modify(ibverbs.IBV_QPS_RTR, rcRTR); err != nil {
+		e.t.Fatalf("to RTR: %v", err)
+	}
+	e.toRTS()
+}
+
+// checkWrite writes from a to b, which arrives or is not answered.
+func checkWrite(t *testing.T, a, b *end, arrives bool) {
+	t.Helper()
+	fill(a.buf, 3)
+	want := ibverbs.IBV_WC_RETRY_EXC_ERR
+	if arrives {
+		want = ibverbs.IBV_WC_SUCCESS
+	}
+	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 100}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	a.waitSend(1, want)
+	if got := bytes.Equal(a.buf[:100], b.buf[:100]); got != arrives {
+		t.Errorf("the bytes are there: %v, want %v", got, arrives)
+	}
+}
+
+// Packets are for a connection only if they come from the address that it was
+// told of, to the one that it has itself. Default tables have a link-local and
+// an IPv4 address, each for RoCE v1 and v2.
+func TestPathsOfBothEndsMatch(t *testing.T) {
+	dev := sim.DeviceConfig{Ports: []sim.PortConfig{{}, {}}}
+	for _, c := range []struct {
+		name           string
+		a, b           place // where the ends are
+		aTo, bTo       place // where each takes the other to be
+		arrives, other bool  // from a to b, from b to a
+	}{
+		{"first ports", place{1, 3}, place{1, 3}, place{1, 3}, place{1, 3}, true, true},
+		{"second ports", place{2, 3}, place{2, 3}, place{2, 3}, place{2, 3}, true, true},
+		{"different ports", place{1, 3}, place{2, 3}, place{2, 3}, place{1, 3}, true, true},
+		{"RoCE v1", place{1, 2}, place{1, 2}, place{1, 2}, place{1, 2}, true, true},
+		{"RoCE v1 and v2", place{1, 2}, place{1, 3}, place{1, 3}, place{1, 2}, false, false},
+		{"link-local", place{1, 1}, place{1, 1}, place{1, 1}, place{1, 1}, true, true},
+		{"addresses of two kinds", place{1, 1}, place{1, 3}, place{1, 3}, place{1, 1}, true, true},
+		{"sender has another address", place{1, 1}, place{1, 3}, place{1, 3}, place{1, 3}, false, false},
+		{"receiver has another address", place{1, 3}, place{1, 1}, place{1, 3}, place{1, 3}, false, false},
+		{"sender is on another port", place{2, 3}, place{1, 3}, place{1, 3}, place{1, 3}, false, false},
+		{"receiver is on another port", place{1, 3}, place{2, 3}, place{1, 3}, place{1, 3}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{dev, dev}})
+			for _, reverse := range []bool{false, true} {
+				a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+				path := func(n *node, to place) ibverbs.AHAttr {
+					return ibverbs.AHAttr{IsGlobal: 1, GRH: ibverbs.GlobalRoute{DGID: n.gidAt(to), HopLimit: 64}}
+				}
+				a.connectOver(c.a, b, path(b.node, c.aTo))
+				b.connectOver(c.b, a, path(a.node, c.bTo))
+				if reverse {
+					checkWrite(t, b, a, c.other)
+				} else {
+					checkWrite(t, a, b, c.arrives)
+				}
+			}
+		})
+	}
+}
+
+// Within an InfiniBand subnet LIDs are enough. Global routes are compared where
+// both ends have one.
+func TestPathsOverInfiniBandMatch(t *testing.T) {
+	dev := sim.DeviceConfig{Ports: []sim.PortConfig{{LinkLayer: sim.InfiniBand}, {LinkLayer: sim.InfiniBand}}}
+	for _, c := range []struct {
+		name             string
+		globalA, globalB bool
+		wrongLID         bool // b takes a to be on its other port
+		wrongGID         bool // or to have that one's GID
+		arrives          bool
+	}{
+		{name: "LIDs", arrives: true},
+		{name: "another LID", wrongLID: true},
+		{name: "global", globalA: true, globalB: true, arrives: true},
+		{name: "global on one side", globalA: true, arrives: true},
+		{name: "another GID", globalA: true, globalB: true, wrongGID: true},
+		{name: "global, another LID", globalA: true, globalB: true, wrongLID: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{dev, dev}})
+			a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+			path := func(n *node, global, wrongLID, wrongGID bool) ibverbs.AHAttr {
+				other := map[bool]uint8{false: 1, true: 2}
+				p := ibverbs.AHAttr{DLID: n.lidAt(other[wrongLID])}
+				if global {
+					p.IsGlobal, p.GRH = 1, ibverbs.GlobalRoute{DGID: n.gidAt(place{other[wrongGID], 0}), HopLimit: 64}
+				}
+				return p
+			}
+			a.connectOver(place{1, 0}, b, path(b.node, c.globalA, false, false))
+			b.connectOver(place{1, 0}, a, path(a.node, c.globalB, c.wrongLID, c.wrongGID))
+			checkWrite(t, a, b, c.arrives)
+		})
+	}
+}
+
+// A connection whose port has lost its address sends nothing until there is one.
+func TestPathWithoutItsOwnAddress(t *testing.T) {
+	f, a, b := ordered(t, nil, endConfig{})
+	d, err := f.Device("sim_mlx5_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gid := a.gid()
+	own := sim.GIDEntry{Addr: netip.AddrFrom16(*gid.Raw())}
+	if err := d.SetGID(1, gidIndex, sim.GIDEntry{}); err != nil {
+		t.Fatal(err)
+	}
+	f.Pause()
+	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	if n := f.Step(1); n != 0 {
+		t.Errorf("%d requests end", n)
+	}
+	if err := d.SetGID(1, gidIndex, own); err != nil {
+		t.Fatal(err)
+	}
+	f.Resume()
+	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+}
