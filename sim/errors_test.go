@@ -429,6 +429,29 @@ func TestLimitsAreKept(t *testing.T) {
 	}
 }
 
+// What a device refuses takes no memory for queues.
+func TestRefusedQueuePairsLeaveNothing(t *testing.T) {
+	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{Model: sim.EFA, MaxQP: 1}}})
+	n := openNode(t, "sim_efa_0")
+	cq := capi.PtrTo(n.createCQ(16, nil))
+	init := &take[ibverbs.QPInitAttr](n, 1)[0]
+	*init = ibverbs.QPInitAttr{SendCQ: cq, RecvCQ: cq, QPType: ibverbs.IBV_QPT_UD, Cap: ibverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	qp, err := ibverbs.CreateQP(n.pd, init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DestroyQP(qp) })
+	before := mappings(t, "memfd:uverbs")
+	for range 3 {
+		if _, err := ibverbs.CreateQP(n.pd, init); !errors.Is(err, syscall.ENOMEM) {
+			t.Errorf("a queue pair too many: %v, want ENOMEM", err)
+		}
+	}
+	if after := mappings(t, "memfd:uverbs"); after != before {
+		t.Errorf("%d mappings of the device became %d", before, after)
+	}
+}
+
 // A program can overrun its own completion queue.
 func TestCompletionQueueOverrun(t *testing.T) {
 	newFabric(t, nil)

@@ -108,23 +108,18 @@ func (*EFA) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, _ 
 	if in.CompMask != 0 || in.NumSubCQs != 1 {
 		return syscall.EINVAL
 	}
-	ring, err := c.pages.mapped(int64(entries) * int64(in.EntrySize))
+	ranges, err := c.pages.mappedAll(int64(entries)*int64(in.EntrySize), pageSize)
 	if err != nil {
 		return err
 	}
-	doorbell, err := c.pages.mapped(pageSize)
-	if err != nil {
-		c.pages.free(ring)
-		return err
-	}
+	ring, doorbell := &ranges[0], &ranges[1]
 	m, err := efa.NewCQ(ring.addr(), doorbell.addr(), entries, int(in.EntrySize))
 	if err != nil {
-		c.pages.free(ring)
-		c.pages.free(doorbell)
+		c.pages.free(ranges...)
 		return err
 	}
 	m.Notify, m.Later, m.Source = notify, c.fabric.Later, in.Flags&uapi.EFACreateCQWithSGID != 0
-	q.Poller, q.pages = m, []pageRange{ring, doorbell}
+	q.Poller, q.pages = m, ranges
 	c.lastCQN++
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateCQResp{CompMask: uapi.EFACreateCQDBOff, CQIndex: uint16(c.lastCQN),
 		QMmapKey: uint64(ring.offset), QMmapSize: uint64(ring.length), DBMmapKey: uint64(doorbell.offset)})
@@ -154,16 +149,9 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 		return syscall.EOPNOTSUPP
 	}
 	q.UnsolicitedWrites = unsolicited
-	var ranges [3]pageRange
-	for i, size := range []uint32{in.SQRingSize, in.RQRingSize, pageSize} {
-		p, err := c.pages.mapped(int64(size))
-		if err != nil {
-			for _, p := range ranges[:i] {
-				c.pages.free(p)
-			}
-			return err
-		}
-		ranges[i] = p
+	ranges, err := c.pages.mappedAll(int64(in.SQRingSize), int64(in.RQRingSize), pageSize)
+	if err != nil {
+		return err
 	}
 	sq, rq, doorbells := &ranges[0], &ranges[1], &ranges[2]
 	m, err := efa.NewQP(efa.QPConfig{
@@ -173,13 +161,11 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 		NoRead: e.NoRead, NoWrite: e.NoWrite,
 	})
 	if err != nil {
-		for _, p := range ranges {
-			c.pages.free(p)
-		}
+		c.pages.free(ranges...)
 		return err
 	}
 	m.SendCQ, m.RecvCQ, m.Fabric, m.Handles = send.Poller.(*efa.CQ), recv.Poller.(*efa.CQ), q.QP, &e.handles
-	q.Queues, q.pages = m, ranges[:]
+	q.Queues, q.pages = m, ranges
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFACreateQPResp{
 		SQDBOffset: efaSendDoorbell, RQDBOffset: efaRecvDoorbell,
 		RQMmapKey: uint64(rq.offset), RQMmapSize: uint64(rq.length),

@@ -5,6 +5,7 @@ package uverbs
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -49,40 +50,63 @@ func newEventFile(record int) (*eventFile, error) {
 	return nil, err
 }
 
-// put writes a record, whose first 8 bytes name what it is about. A program
-// that leaves a pipe full of events loses the next ones, and they are not
-// counted.
+// maxPipe is how many bytes of events a program may leave unread. More than that
+// needs privilege on most systems.
+const maxPipe = 1 << 20
+
+// put writes a record, whose first 8 bytes name what it is about. The pipe grows
+// when it is full; a program that leaves more than that unread loses the next
+// events, and they are not counted.
 func (e *eventFile) put(record []byte, n *counted) {
 	if e == nil || e.closed {
 		return
 	}
-	if _, err := unix.Write(e.write, record); err == nil && n != nil {
+	_, err := unix.Write(e.write, record)
+	for err == unix.EAGAIN && e.grow() {
+		_, err = unix.Write(e.write, record)
+	}
+	if err == nil && n != nil {
 		*n++
 	}
 }
 
+// grow doubles what the pipe holds. It reports whether that was possible.
+func (e *eventFile) grow() bool {
+	size, err := unix.FcntlInt(uintptr(e.write), unix.F_GETPIPE_SZ, 0)
+	if err != nil || size >= maxPipe {
+		return false
+	}
+	_, err = unix.FcntlInt(uintptr(e.write), unix.F_SETPIPE_SZ, 2*size)
+	return err == nil
+}
+
 // forget takes back the records about an object that the program has not read
-// and corrects their count.
+// and corrects their count. All others are taken out too and written again at
+// once: a pipe that is full has no room for one until a whole page of it was
+// read.
 func (e *eventFile) forget(about uint64, n *counted) {
 	if e == nil || e.closed || *n == 0 {
 		return
 	}
 	waiting, err := unix.IoctlGetInt(e.peek, unix.TIOCINQ)
+	if err != nil || waiting == 0 {
+		return
+	}
+	records := make([]byte, waiting)
+	k, err := unix.Read(e.peek, records) // less if the program reads in the meantime
 	if err != nil {
 		return
 	}
-	var buf [16]byte
-	for r := buf[:e.record]; waiting >= e.record; waiting -= e.record {
-		if k, err := unix.Read(e.peek, r); err != nil || k != e.record {
-			return // the program read it in the meantime
-		}
+	kept := records[:0]
+	for r := range slices.Chunk(records[:k-k%e.record], e.record) {
 		if binary.NativeEndian.Uint64(r) == about && *n > 0 {
 			*n--
-			continue
+		} else {
+			kept = append(kept, r...)
 		}
-		// Can't fail: the room was just made.
-		_, _ = unix.Write(e.write, r)
 	}
+	// Can't fail: the pipe is empty, and held as much before.
+	_, _ = unix.Write(e.write, kept)
 }
 
 // close ends the device's side; a program that still reads meets the end of

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/mlx5"
 )
@@ -99,9 +98,7 @@ type cq struct {
 
 func (q *cq) destroy(c *Context) {
 	c.cqs--
-	for _, r := range q.pages {
-		c.pages.free(r)
-	}
+	c.pages.free(q.pages...)
 	if q.channel != nil {
 		c.fabric.RemovePoller(q)
 		q.channel.forget(q.handle, &q.events)
@@ -159,9 +156,7 @@ func (q *qp) destroy(c *Context) {
 	if q.uar != nil {
 		q.uar.registers.Leave()
 	}
-	for _, r := range q.pages {
-		c.pages.free(r)
-	}
+	c.pages.free(q.pages...)
 	q.file.forget(q.handle, &q.async)
 }
 

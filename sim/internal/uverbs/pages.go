@@ -80,6 +80,19 @@ func (p *pages) mapped(bytes int64) (pageRange, error) {
 	return r, err
 }
 
+// mappedAll is mapped for several sizes: all of them or none.
+func (p *pages) mappedAll(sizes ...int64) (ranges []pageRange, err error) {
+	for _, size := range sizes {
+		r, err := p.mapped(size)
+		if err != nil {
+			p.free(ranges...)
+			return nil, err
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}
+
 // look gives the device a view of a range.
 func (p *pages) look(r *pageRange) (err error) {
 	r.view, err = unix.Mmap(p.fd, r.offset, int(r.length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -91,10 +104,12 @@ func (r *pageRange) addr() dma.Addr {
 	return dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(r.view))))
 }
 
-func (p *pages) free(r pageRange) {
-	// A range that can't be emptied is not used again.
-	if p.clear(r) == nil {
-		p.released[r.length] = append(p.released[r.length], r.offset)
+func (p *pages) free(ranges ...pageRange) {
+	for _, r := range ranges {
+		// A range that can't be emptied is not used again.
+		if p.clear(r) == nil {
+			p.released[r.length] = append(p.released[r.length], r.offset)
+		}
 	}
 }
 

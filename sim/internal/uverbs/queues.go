@@ -158,6 +158,7 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	}
 	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
 	s.Limited = func() { raise(s.file, s.handle, fabric.EventSRQLimit, &s.async) }
+	s.Failed = func() { raise(s.file, s.handle, fabric.EventSRQError, &s.async) }
 	c.srqs++
 	h := c.objects.add(s)
 	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
@@ -268,6 +269,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 		return err
 	}
 	if err := c.device.AddQP(q.QP); err != nil {
+		c.pages.free(q.pages...)
 		return err
 	}
 	if q.uar != nil {
