@@ -74,11 +74,15 @@ func (q *QP) next(now time.Duration) *flight {
 		}
 		return q.flights[0]
 	}
+	full := q.awaited() >= maxFlightBytes
 	if f.Reorder == nil {
 		for _, t := range q.flights {
-			if q.ready(t, now) {
+			if q.ready(t, now) && (t.decided || !full) {
 				return t
 			}
+		}
+		if full {
+			return nil
 		}
 		return q.launch()
 	}
@@ -89,7 +93,7 @@ func (q *QP) next(now time.Duration) *flight {
 	}
 	ready := make([]*flight, 0, len(q.flights))
 	for _, t := range q.flights {
-		if q.ready(t, now) {
+		if q.ready(t, now) && (t.decided || !full) {
 			ready = append(ready, t)
 		}
 	}
@@ -99,7 +103,18 @@ func (q *QP) next(now time.Duration) *flight {
 	return ready[f.Reorder(len(ready))]
 }
 
-// How much may be under way to another process.
+// awaited returns how many bytes of requests other processes have to answer.
+func (q *QP) awaited() (n uint64) {
+	for _, t := range q.flights {
+		if t.awaiting != 0 && !t.decided {
+			n += t.Length
+		}
+	}
+	return n
+}
+
+// How much may be under way to another process, which may have been stopped. The
+// number of SRD's requests only their queue bounds.
 const (
 	maxFlights     = 16
 	maxFlightBytes = 4 << 20

@@ -182,3 +182,39 @@ func TestDatagramsToAnotherProcess(t *testing.T) {
 	spendRetries(f)
 	checkEnds(t, qa, endedRequest{2, RetryExceeded})
 }
+
+// A process that is stopped answers nothing, and memory is not filled for it.
+func TestDatagramsUnderWayAreBounded(t *testing.T) {
+	const n, size, most = 40, maxFlightBytes / 4, 4
+	for _, reorder := range []func(int) int{nil, rand.New(rand.NewPCG(1, 0)).IntN} {
+		d, there := newDevice(1), newDevice(1)
+		d.NullKey = NullKey
+		var out, back wire
+		f, other := New(d), New(there)
+		f.Link, f.Slot, other.Link, other.Slot = &out, 1, &back, 2
+		f.Reorder = reorder
+		_, qa := newSRD(t, d)
+		b, _ := newSRD(t, there)
+		for range n {
+			r := to(b, OpWrite)
+			r.Length, r.SGL = size, []SGE{{Len: size, LKey: NullKey}}
+			qa.posted = append(qa.posted, r)
+		}
+		for rounds := 0; len(qa.ends) < n; rounds++ {
+			for range 3 { // whatever is to be late has its time
+				f.Step()
+				f.start = f.start.Add(-reorderSpan)
+			}
+			if len(out) > most || rounds > n {
+				t.Fatalf("round %d: %d messages of %d bytes are under way, want %d", rounds, len(out), size, most)
+			}
+			for _, m := range out {
+				other.Deliver(m)
+			}
+			for _, m := range back {
+				f.Deliver(m)
+			}
+			out, back = nil, nil
+		}
+	}
+}

@@ -30,6 +30,9 @@ var (
 	headerSize = binary.Size(fabric.Header{})
 )
 
+// size is how long a message's frame is.
+func size(m *fabric.Message) int { return prefixSize + headerSize + len(m.Payload) }
+
 // appendFrame appends a message without its payload.
 func appendFrame(b []byte, m *fabric.Message) ([]byte, error) {
 	b, err := binary.Append(b, binary.LittleEndian, prefix{magic, version, uint64(len(m.Payload))})

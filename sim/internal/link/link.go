@@ -30,6 +30,7 @@ type Node struct {
 
 	dir      string
 	receiver Receiver
+	most     int // bytes that wait for a process before what may be lost is
 	lock     *os.File // held for the slot
 
 	mu        sync.Mutex
@@ -45,7 +46,7 @@ func Join(dir string, r Receiver) (*Node, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	n := &Node{dir: dir, receiver: r, peers: make(map[uint32]*peer)}
+	n := &Node{dir: dir, receiver: r, most: maxUnsent, peers: make(map[uint32]*peer)}
 	n.written.L = &n.mu
 	for i := range uint32(fabric.MaxSlot) {
 		slot := 1 + (uint32(os.Getpid())+i)%fabric.MaxSlot
@@ -106,6 +107,9 @@ func (n *Node) receive(conn net.Conn) {
 	}
 }
 
+// maxUnsent is Node.most: more than a process falls behind that reads at all.
+const maxUnsent = 64 << 20
+
 // Send implements fabric.Link. What it can it writes at once: it arrives then,
 // even if this process ends next.
 func (n *Node) Send(slot uint32, m *fabric.Message) {
@@ -116,10 +120,11 @@ func (n *Node) Send(slot uint32, m *fabric.Message) {
 		p = n.connect(slot)
 		n.peers[slot] = p
 	}
-	if p.sent(m) {
+	if p.sent(m) || p.unsent >= n.most && m.MayBeLost() {
 		return
 	}
 	p.queue = append(p.queue, m)
+	p.unsent += size(m)
 	n.unwritten++
 	select {
 	case p.more <- struct{}{}:
@@ -168,18 +173,19 @@ func (n *Node) Flush() {
 }
 
 // peer sends to one process, over one connection: its order is that of what
-// this process does, as between devices. What it is to send is not bounded
-// here, but each queue pair bounds what it has under way.
+// this process does, as between devices. Queue pairs bound what they have under
+// way and unanswered; the rest is lost where it gets too much.
 type peer struct {
 	node *Node
 	slot uint32
 	more chan struct{}
 
 	// The node's lock protects these.
-	queue []*fabric.Message
-	idle  syscall.RawConn // the connection while nothing waits to be written, nil else
-	begun int             // bytes of the first message that are written already
-	head  []byte          // scratch
+	queue  []*fabric.Message
+	unsent int             // bytes of those, and of the ones that are being written
+	idle   syscall.RawConn // the connection while nothing waits to be written, nil else
+	begun  int             // bytes of the first message that are written already
+	head   []byte          // scratch
 }
 
 // sent writes a message that has none before it, if there is room. It wants
@@ -240,6 +246,9 @@ func (p *peer) write(conn *net.UnixConn) (err error) {
 			begun = 0
 		}
 		p.node.mu.Lock()
+		for _, m := range batch {
+			p.unsent -= size(m)
+		}
 		p.node.settle(len(batch))
 	}
 	if err == nil {

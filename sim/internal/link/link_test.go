@@ -194,6 +194,50 @@ func TestMessagesLeaveAtOnce(t *testing.T) {
 	}
 }
 
+// A process that is stopped does not have memory filled for it: what may be lost
+// is, and the rest arrives when it goes on.
+func TestWhatMayBeLostIsBounded(t *testing.T) {
+	n, _ := join(t, t.TempDir())
+	l := listen(t, n, other(n))
+	payload := make([]byte, 1<<20) // more than a socket takes
+	const most = 5
+	n.most = most * len(payload)
+	for id := range uint64(most + 20) {
+		m := message(id, payload)
+		m.Origin.Type = fabric.UC
+		n.Send(other(n), m)
+	}
+	n.Send(other(n), message(1000, nil))
+	n.mu.Lock()
+	if p := n.peers[other(n)]; p.unsent > n.most+2*size(message(0, payload)) {
+		t.Errorf("%d bytes wait, %d may", p.unsent, n.most)
+	}
+	n.mu.Unlock()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for id := uint64(0); ; id++ {
+		m, err := readFrame(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.ID == 1000 && id == most {
+			break
+		}
+		if m.ID != id {
+			t.Fatalf("message %d came after %d others", m.ID, id)
+		}
+	}
+	n.Flush()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.peers[other(n)]; p.unsent != 0 {
+		t.Errorf("%d bytes wait for a process that has read all", p.unsent)
+	}
+}
+
 func TestFlushDoesNotWaitForTheDead(t *testing.T) {
 	n, in := join(t, t.TempDir())
 	n.Send(other(n), message(1, nil))
