@@ -193,3 +193,30 @@ func TestPathsMatchAcrossProcesses(t *testing.T) {
 		}
 	}
 }
+
+// An answer is for who asked, whatever its address is by now.
+func TestAnswersFindWhoAskedAfterItsAddressChanged(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = []Request{{Op: OpWrite}}
+	p.a.Step()
+	p.carry(&p.out, p.b, 1)
+	p.from.port().GIDs[0].GID = GID{99}
+	p.carry(&p.in, p.a, 1)
+	if want := []Status{Success}; !slices.Equal(p.qa.sent, want) {
+		t.Errorf("ended with %v, want %v", p.qa.sent, want)
+	}
+}
+
+// New devices have the numbers of those that were there before.
+func TestAnswersToEarlierDevicesAreForNobody(t *testing.T) {
+	before, now := newRemotePair(t, RC), newRemotePair(t, RC)
+	for _, p := range []*remotePair{before, now} {
+		p.qa.posted = []Request{{Op: OpWrite}}
+		p.a.Step()
+	}
+	before.carry(&before.out, before.b, 1)
+	before.carry(&before.in, now.a, 1)
+	if before.from.Num != now.from.Num || len(now.qa.sent) != 0 {
+		t.Errorf("queue pair %d: ended with %v by an answer to %d", now.from.Num, now.qa.sent, before.from.Num)
+	}
+}

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -31,7 +32,8 @@ type Header struct {
 	Resume   bool   // a request that comes again, before those that were skipped with it
 	AnswerTo uint32 // the requester's slot
 
-	// Where it goes: a port of that link layer and address, and a queue pair.
+	// Where it goes: a queue pair, and of a request a port of that link layer and
+	// address.
 	LinkLayer LinkLayer
 	To        Address
 	QPN       uint32
@@ -85,6 +87,9 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 		}
 	}
 	m.Resume = q.Type.ordered() && r == &q.flights[0].Request && r.Attempts > 0
+	if f.lastID == 0 { // where no answer to an earlier fabric's request leads
+		f.lastID = rand.Uint64() >> 1
+	}
 	f.lastID++
 	m.ID = f.lastID
 	m.AnswerTo = f.Slot
@@ -96,19 +101,17 @@ func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Requ
 func (f *Fabric) Deliver(m *Message) {
 	f.Lock()
 	defer f.Unlock()
-	d, p := f.find(&Port{LinkLayer: m.LinkLayer}, &m.To)
-	if m.IsAnswer {
-		if d != nil {
-			f.answered(d.QP(m.QPN), m)
-		}
-	} else {
-		f.requested(d, p, m)
+	if !m.IsAnswer {
+		f.requested(m)
+	} else if q, i := f.asked(m); q != nil {
+		q.answered(i, m)
 	}
 	f.Kick()
 }
 
 // requested executes a request of another process and answers it.
-func (f *Fabric) requested(d *Device, p *Port, m *Message) {
+func (f *Fabric) requested(m *Message) {
+	d, p := f.find(&Port{LinkLayer: m.LinkLayer}, &m.To)
 	r := Request{Op: m.Op, HasImm: m.HasImm, Imm: m.Imm, Invalidate: m.Invalidate, Solicited: m.Solicited, RemoteAddr: m.RemoteAddr, RKey: m.RKey,
 		QKey: m.QKey, DCKey: m.DCKey, SRQN: m.SRQN, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, To: m.To}
 	data := m.Payload
@@ -133,8 +136,7 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 		peer.skipping = o.answer == notReady || o.answer == silence
 	}
 	if m.Origin.Type.reliable() {
-		a := &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN,
-			Answer: o.answer, Status: o.status, Timer: o.timer}}
+		a := &Message{Header: Header{ID: m.ID, IsAnswer: true, QPN: m.Origin.QPN, Answer: o.answer, Status: o.status, Timer: o.timer}}
 		if o.answer == answered && o.status == Success && (r.Op == OpRead || r.Op.isAtomic()) {
 			a.Payload = data
 		}
@@ -151,20 +153,28 @@ func (f *Fabric) requested(d *Device, p *Port, m *Message) {
 // Refuse answers a request for a process that has no devices.
 func Refuse(l Link, m *Message) {
 	if !m.IsAnswer && m.Origin.Type.reliable() {
-		l.Send(m.AnswerTo, &Message{Header: Header{ID: m.ID, IsAnswer: true, LinkLayer: m.LinkLayer, To: m.Origin.From, QPN: m.Origin.QPN, Answer: dead}})
+		l.Send(m.AnswerTo, &Message{Header: Header{ID: m.ID, IsAnswer: true, QPN: m.Origin.QPN, Answer: dead}})
 	}
 }
 
-// answered goes on with the request that waits for an answer.
-func (f *Fabric) answered(q *QP, m *Message) {
-	if q == nil {
-		return
+// asked returns the queue pair that waits for an answer and which of its
+// requests that is, wherever its port is by now; nil if none does any more.
+func (f *Fabric) asked(m *Message) (*QP, int) {
+	for _, d := range f.devices {
+		q := d.QP(m.QPN)
+		if q == nil {
+			continue
+		}
+		if i := slices.IndexFunc(q.flights, func(t *flight) bool { return t.awaiting == m.ID }); i >= 0 {
+			return q, i
+		}
 	}
-	i := slices.IndexFunc(q.flights, func(t *flight) bool { return t.awaiting == m.ID })
-	if i < 0 {
-		return
-	}
-	t := q.flights[i]
+	return nil, 0
+}
+
+// answered goes on with the i-th request under way, which m answers.
+func (q *QP) answered(i int, m *Message) {
+	f, t := q.Device.fabric, q.flights[i]
 	t.awaiting, t.decided, t.until = 0, false, 0
 	o := outcome{reply: reply{m.Answer, m.Status, m.Timer}}
 	if len(m.Payload) > 0 && o.answer == answered {

@@ -20,7 +20,7 @@ type prefix struct {
 
 const (
 	magic   = 0x6d697367 // "gsim"
-	version = 3
+	version = 4
 
 	maxPayload = 1 << 30
 )
