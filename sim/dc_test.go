@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
-	"unsafe"
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
@@ -23,23 +22,13 @@ type dcTarget struct {
 
 func (d *dcTarget) postRecv(id uint64, pieces ...piece) {
 	d.t.Helper()
-	*d.rr = ibverbs.RecvWR{WRID: id}
-	d.rr.SGList, d.rr.NumSGE = d.setSGEs(d.mr, pieces)
-	if err := ibverbs.PostSRQRecv(d.srq, d.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(d.bad))); err != nil {
-		d.t.Fatal(err)
-	}
+	d.postSRQ(d.srq, d.mr, id, pieces...)
 }
 
 // newDCT returns a target that completes to cq.
 func (n *node) newDCT(cq *ibverbs.CQ, flags mlx5dv.QPCreateFlags) *dcTarget {
 	n.t.Helper()
-	srqInit := &take[ibverbs.SRQInitAttr](n, 1)[0]
-	srqInit.Attr = ibverbs.SRQAttr{MaxWR: 16, MaxSGE: 2}
-	srq, err := ibverbs.CreateSRQ(n.pd, srqInit)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.later(func() error { return ibverbs.DestroySRQ(srq) })
+	srq := n.createSRQ(16)
 	e := &end{node: n, scq: cq, rcq: cq}
 	init := &take[ibverbs.QPInitAttrEx](n, 1)[0]
 	*init = ibverbs.QPInitAttrEx{SendCQ: capi.PtrTo(cq), RecvCQ: capi.PtrTo(cq), SRQ: capi.PtrTo(srq), QPType: ibverbs.IBV_QPT_DRIVER,
@@ -49,6 +38,7 @@ func (n *node) newDCT(cq *ibverbs.CQ, flags mlx5dv.QPCreateFlags) *dcTarget {
 	driver.CreateFlags = flags
 	driver.DCInitAttr.DCType = mlx5dv.MLX5DV_DCTYPE_DCT
 	*driver.DCInitAttr.DCTAccessKey() = dcKey
+	var err error
 	if e.qp, err = mlx5dv.CreateQP(n.ctx, init, driver); err != nil {
 		n.t.Fatal(err)
 	}

@@ -196,6 +196,29 @@ func (n *node) createCQ(depth int32, channel *ibverbs.CompChannel) *ibverbs.CQ {
 	return cq
 }
 
+// createSRQ returns a shared receive queue for that many requests, of two
+// pieces each.
+func (n *node) createSRQ(requests uint32) *ibverbs.SRQ {
+	n.t.Helper()
+	init := &take[ibverbs.SRQInitAttr](n, 1)[0]
+	init.Attr = ibverbs.SRQAttr{MaxWR: requests, MaxSGE: 2}
+	srq, err := ibverbs.CreateSRQ(n.pd, init)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.later(func() error { return ibverbs.DestroySRQ(srq) })
+	return srq
+}
+
+func (n *node) postSRQ(srq *ibverbs.SRQ, mr *ibverbs.MR, id uint64, pieces ...piece) {
+	n.t.Helper()
+	*n.rr = ibverbs.RecvWR{WRID: id}
+	n.rr.SGList, n.rr.NumSGE = n.setSGEs(mr, pieces)
+	if err := ibverbs.PostSRQRecv(srq, n.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(n.bad))); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 // end is a queue pair with a completion queue for each direction.
 type end struct {
 	*node

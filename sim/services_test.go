@@ -150,13 +150,7 @@ func TestUnreliableConnection(t *testing.T) {
 func TestSharedReceiveQueue(t *testing.T) {
 	newFabric(t, nil)
 	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
-	init := &take[ibverbs.SRQInitAttr](nb, 1)[0]
-	init.Attr = ibverbs.SRQAttr{MaxWR: 32, MaxSGE: 2}
-	srq, err := ibverbs.CreateSRQ(nb.pd, init)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nb.later(func() error { return ibverbs.DestroySRQ(srq) })
+	srq := nb.createSRQ(32)
 	limit := &take[ibverbs.SRQAttr](nb, 1)[0]
 	limit.SRQLimit = 3
 	if err := ibverbs.ModifySRQ(srq, limit, ibverbs.IBV_SRQ_LIMIT); err != nil {
@@ -170,11 +164,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 	}
 	post := func(id uint64) {
 		t.Helper()
-		*nb.rr = ibverbs.RecvWR{WRID: id}
-		nb.rr.SGList, nb.rr.NumSGE = nb.setSGEs(nb.mr, []piece{{int(id) * 100, 60}, {int(id)*100 + 60, 40}})
-		if err := ibverbs.PostSRQRecv(srq, nb.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(nb.bad))); err != nil {
-			t.Fatal(err)
-		}
+		nb.postSRQ(srq, nb.mr, id, piece{int(id) * 100, 60}, piece{int(id)*100 + 60, 40})
 	}
 	for i := range 8 {
 		post(uint64(i))

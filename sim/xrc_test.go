@@ -58,15 +58,6 @@ func (n *node) newXRCQueue(x *ibverbs.XRCD, pd *ibverbs.PD) xrcQueue {
 	return q
 }
 
-func (n *node) postSRQ(q xrcQueue, mr *ibverbs.MR, id uint64, pieces ...piece) {
-	n.t.Helper()
-	*n.rr = ibverbs.RecvWR{WRID: id}
-	n.rr.SGList, n.rr.NumSGE = n.setSGEs(mr, pieces)
-	if err := ibverbs.PostSRQRecv(q.SRQ, n.rr, (*capi.Ptr[ibverbs.RecvWR])(unsafe.Pointer(n.bad))); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 func (n *node) newXRCSender() *end {
 	n.t.Helper()
 	e := &end{node: n, scq: n.createCQ(16, nil)}
@@ -155,7 +146,7 @@ func TestExtendedConnections(t *testing.T) {
 	for i := range uint64(20) {
 		q := queues[i%2]
 		at, length := int(i)*1000, 1+int(i)*40
-		nb.postSRQ(q, nb.mr, 100+i, piece{at, 10}, piece{at + 50, 900})
+		nb.postSRQ(q.SRQ, nb.mr, 100+i, piece{at, 10}, piece{at + 50, 900})
 		from.postXRC(q.num, request{id: i, op: ibverbs.IBV_WR_SEND_WITH_IMM, imm: uint32(i), pieces: []piece{{at, length}}})
 		from.waitSend(i, ibverbs.IBV_WC_SUCCESS)
 		wc := nb.wait(q.cq)
@@ -182,7 +173,7 @@ func TestExtendedConnections(t *testing.T) {
 	}
 	// A receiver that is not ready is waited for.
 	from.postXRC(q.num, request{id: 53, op: ibverbs.IBV_WR_RDMA_WRITE_WITH_IMM, imm: 9, pieces: []piece{{0, 8}}, remote: addr(nb.buf), rkey: nb.mr.RKey})
-	nb.postSRQ(q, nb.mr, 200)
+	nb.postSRQ(q.SRQ, nb.mr, 200)
 	from.waitSend(53, ibverbs.IBV_WC_SUCCESS)
 	if wc := nb.wait(q.cq); wc.WRID != 200 || wc.Opcode != ibverbs.IBV_WC_RECV_RDMA_WITH_IMM {
 		t.Errorf("completion of %d, %v", wc.WRID, wc.Opcode)
@@ -198,7 +189,7 @@ func TestExtendedConnectionsIgnoreTheOtherDirection(t *testing.T) {
 	from, to := na.newXRCSender(), nb.newXRCReceiver(domain)
 	connect(from, to)
 	q := nb.newXRCQueue(domain, nb.pd)
-	nb.postSRQ(q, nb.mr, 1, piece{0, 10})
+	nb.postSRQ(q.SRQ, nb.mr, 1, piece{0, 10})
 	from.postXRC(q.num, request{id: 2, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
 	from.waitSend(2, ibverbs.IBV_WC_SUCCESS)
 }
@@ -208,7 +199,7 @@ func TestExtendedConnectionsStayInTheirDomain(t *testing.T) {
 	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
 	domain, other := nb.mustOpenXRCD(), nb.mustOpenXRCD()
 	foreign := nb.newXRCQueue(other, nb.pd)
-	nb.postSRQ(foreign, nb.mr, 1, piece{0, 100})
+	nb.postSRQ(foreign.SRQ, nb.mr, 1, piece{0, 100})
 	for _, srq := range []uint32{foreign.num, foreign.num + 100} {
 		from, to := na.newXRCSender(), nb.newXRCReceiver(domain)
 		connectXRC(from, to)
@@ -273,7 +264,7 @@ func TestDomainsOfFiles(t *testing.T) {
 	from, to := na.newXRCSender(), nb.newXRCReceiver(domain)
 	connectXRC(from, to)
 	q := again.newXRCQueue(same, again.pd)
-	again.postSRQ(q, again.mr, 1, piece{0, 100})
+	again.postSRQ(q.SRQ, again.mr, 1, piece{0, 100})
 	fill(na.buf, 8)
 	from.postXRC(q.num, request{id: 2, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 100}}})
 	from.waitSend(2, ibverbs.IBV_WC_SUCCESS)
@@ -386,7 +377,7 @@ func TestReceivingEndsAreOpenedByNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := again.newXRCQueue(domains[1], again.pd)
-	again.postSRQ(q, again.mr, 5, piece{0, 100})
+	again.postSRQ(q.SRQ, again.mr, 5, piece{0, 100})
 	from.postXRC(q.num, request{id: 6, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 100}}})
 	from.waitSend(6, ibverbs.IBV_WC_SUCCESS)
 	if err := opened.leave(); err != nil {

@@ -146,6 +146,8 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	size := int(word1&0x3f) * segment
 	blocks := uint16((size + basicBlock - 1) / basicBlock)
 	switch {
+	case posted-index > uint16(q.cfg.SendBlocks):
+		r.Problem = "doorbell record"
 	case size == 0 || blocks > posted-index:
 		r.Problem = "size"
 	case word1>>8 != q.Fabric.Num:

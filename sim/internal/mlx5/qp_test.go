@@ -204,20 +204,22 @@ func TestInlineDataIsFoundWhereverItLies(t *testing.T) {
 
 func TestMalformedRequestsAreNamed(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		wqe  []byte
+		name   string
+		posted uint32
+		wqe    []byte
 	}{
-		{"size", ctrl(0, opcodeSend, testQPN, 0, 0, 0)},
-		{"size", ctrl(0, opcodeSend, testQPN, 3*basicBlock, 0, 0)},
-		{"queue pair number", ctrl(0, opcodeSend, testQPN+1, segment, 0, 0)},
-		{"index", ctrl(1, opcodeSend, testQPN, segment, 0, 0)},
-		{"opcode", ctrl(0, 0x7f, testQPN, segment, 0, 0)},
-		{"too short", ctrl(0, opcodeWrite, testQPN, segment, 0, 0)},
-		{"inline data too long", append(ctrl(0, opcodeSend, testQPN, 2*segment, 0, 0), words(int(inlineSegment|13), 0, 0, 0)...)},
+		{"size", 2, ctrl(0, opcodeSend, testQPN, 0, 0, 0)},
+		{"size", 2, ctrl(0, opcodeSend, testQPN, 3*basicBlock, 0, 0)},
+		{"queue pair number", 2, ctrl(0, opcodeSend, testQPN+1, segment, 0, 0)},
+		{"index", 2, ctrl(1, opcodeSend, testQPN, segment, 0, 0)},
+		{"opcode", 2, ctrl(0, 0x7f, testQPN, segment, 0, 0)},
+		{"too short", 2, ctrl(0, opcodeWrite, testQPN, segment, 0, 0)},
+		{"inline data too long", 2, append(ctrl(0, opcodeSend, testQPN, 2*segment, 0, 0), words(int(inlineSegment|13), 0, 0, 0)...)},
+		{"doorbell record", 9, ctrl(0, opcodeSend, testQPN, 9*basicBlock, 0, 0)}, // an element longer than the ring
 	} {
-		r := newRig(t, fabric.RC, 16, 0, 0, 16, 64)
+		r := newRig(t, fabric.RC, 8, 0, 0, 16, 64)
 		copy(r.sendRing(), c.wqe)
-		binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], 2)
+		binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], c.posted)
 		var got fabric.Request
 		if !r.NextSend(&got) || got.Op != fabric.OpInvalid || got.Problem != c.name {
 			t.Errorf("%s: %v with problem %q", c.name, got.Op, got.Problem)
@@ -246,15 +248,16 @@ func FuzzSendQueue(f *testing.F) {
 	f.Add(words(ctrl(0, opcodeWrite, testQPN, 4*segment, cqUpdate, 0), uint64(1), 2, 0, int(inlineSegment|8), uint64(3), 0), uint8(0), uint8(1), uint8(0))
 	f.Add(words(ctrl(7, opcodeSend, testQPN, 63*segment, cqUpdate, 0)), uint8(7), uint8(16), uint8(1))
 	f.Add(words(ctrl(3, opcodeMaskedCompare, testQPN, 5*segment, 0, 0)), uint8(3), uint8(2), uint8(2))
+	f.Add(words(ctrl(0, opcodeSend, testQPN, 63*segment, 0, 0)), uint8(0), uint8(255), uint8(0))
 	f.Fuzz(func(t *testing.T, data []byte, start, posted, typ uint8) {
-		const blocks = 16
+		const blocks = 8
 		r := newRig(t, fabric.RC+fabric.QPType(typ%3), blocks, 0, 0, 16, 64)
 		ring := r.sendRing()[:blocks*basicBlock]
 		for i, v := range data {
 			ring[(int(start)*basicBlock+i)%len(ring)] = v
 		}
 		r.sent, r.posted = uint16(start), uint16(start)
-		end := uint16(start) + uint16(posted%(blocks+1))
+		end := uint16(start) + uint16(posted)
 		binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], uint32(end))
 		var req fabric.Request
 		n := 0
@@ -303,7 +306,7 @@ func TestReceivesAreRead(t *testing.T) {
 
 func TestSharedReceivesFollowTheirLinks(t *testing.T) {
 	ring, record := newMemory(4<<6), newMemory(8)
-	s, err := NewSRQ(ring.addr(), record.addr(), 3)
+	s, err := NewSRQ(ring.addr(), record.addr(), 3, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,6 +330,40 @@ func TestSharedReceivesFollowTheirLinks(t *testing.T) {
 	}
 	if s.NextRecv(&fabric.Receive{}) {
 		t.Error("an element that was not posted")
+	}
+}
+
+// A link that leads out of a shared queue is its end, which is told once.
+func TestSharedReceivesStayInTheirQueue(t *testing.T) {
+	for _, c := range []struct{ requests, elements int }{{1, 2}, {3, 4}, {4, 8}, {7, 8}} {
+		ring, record := newMemory(c.elements<<5), newMemory(8)
+		s, err := NewSRQ(ring.addr(), record.addr(), c.requests, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := 0
+		s.Failed = func() { failed++ }
+		for i, next := range []int{c.elements - 1, c.elements} {
+			binary.BigEndian.PutUint16(ring.bytes()[i*(c.elements-1)<<5+2:], uint16(next))
+		}
+		binary.BigEndian.PutUint32(record.bytes(), 3)
+		var got fabric.Receive
+		for _, want := range []int{0, c.elements - 1} {
+			if !s.NextRecv(&got) || int(got.Index) != want {
+				t.Errorf("%d elements: got %d, want %d", c.elements, got.Index, want)
+			}
+		}
+		if failed != 0 {
+			t.Errorf("%d elements: it failed before the wrong link was followed", c.elements)
+		}
+		for range 2 {
+			if s.NextRecv(&got) {
+				t.Errorf("%d elements: got %d, which is outside", c.elements, got.Index)
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d elements: the failure was told %d times, want once", c.elements, failed)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"syscall"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
@@ -13,27 +14,31 @@ import (
 type SRQ struct {
 	Limited func() // fewer elements are left than the limit asks for
 	Limit   int    // 0 for none
+	Failed  func() // nothing more is taken from the queue, whose links are wrong
 
 	// Of an extended connection's queue, which completes by itself.
 	CQ     *CQ
 	UIndex uint32
 
 	buf, record dma.Addr
+	count       int // elements
 	shift       uint
 	head        uint16
 	taken       uint16
+	failed      bool
 }
 
-// NewSRQ takes over a queue whose elements have room for sge data segments.
-func NewSRQ(buf, record dma.Addr, sge int) (*SRQ, error) {
-	if buf == 0 || record == 0 || sge < 1 || sge > 31 {
+// NewSRQ takes over a queue that takes up to requests elements, each with room
+// for sge data segments. There are more elements than that: a power of two.
+func NewSRQ(buf, record dma.Addr, requests, sge int) (*SRQ, error) {
+	if buf == 0 || record == 0 || record%8 != 0 || requests < 0 || requests >= 1<<16 || sge < 1 || sge > 31 {
 		return nil, syscall.EINVAL
 	}
 	shift := uint(5)
 	for 1<<shift < segment*(sge+1) {
 		shift++
 	}
-	return &SRQ{buf: buf, record: record, shift: shift}, nil
+	return &SRQ{buf: buf, record: record, count: 1 << bits.Len(uint(requests)), shift: shift}, nil
 }
 
 // posted counts the elements that wait.
@@ -41,7 +46,12 @@ func (s *SRQ) posted() uint16 { return uint16(s.record.LoadBE32()) - s.taken }
 
 // NextRecv implements fabric.Receives.
 func (s *SRQ) NextRecv(r *fabric.Receive) bool {
-	if s.posted() == 0 {
+	if s.failed || s.posted() == 0 {
+		return false
+	}
+	if int(s.head) >= s.count {
+		s.failed = true
+		s.Failed()
 		return false
 	}
 	wqe := (s.buf + dma.Addr(int(s.head)<<s.shift)).Bytes(1 << s.shift)

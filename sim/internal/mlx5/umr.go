@@ -54,7 +54,8 @@ var umrRights = []struct {
 // ExecuteLocal implements fabric.Queues: all local requests are UMRs.
 func (q *QP) ExecuteLocal(r *fabric.Request) fabric.Status {
 	at := q.sq + dma.Addr(int(r.Index)&(q.cfg.SendBlocks-1)*basicBlock)
-	wqe := q.element(at, int(binary.BigEndian.Uint32(at.Bytes(8)[4:])&0x3f)*segment)
+	size := int(binary.BigEndian.Uint32(at.Bytes(8)[4:])&0x3f) * segment
+	wqe := q.element(at, min(size, q.cfg.SendBlocks*basicBlock)) // the program may have written over it
 	if r.Opcode != opcodeUMR || len(wqe) < umrPieces {
 		return fabric.LocalQPOpError
 	}

@@ -115,7 +115,7 @@ func (Mlx5) resizeCQ(r *uapi.Request, q *cq, entries int) error {
 
 func (Mlx5) createSRQ(c *Context, r *uapi.Request, s *srq) (err error) {
 	in := uapi.In[uapi.Mlx5CreateSRQ](r, uapi.AttrUHWIn)
-	if s.SRQ, err = mlx5.NewSRQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(s.maxSGE)); err != nil {
+	if s.SRQ, err = mlx5.NewSRQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(s.maxWR), int(s.maxSGE)); err != nil {
 		return err
 	}
 	if s.completions != nil {
