@@ -47,7 +47,7 @@ func TestKeyThatIsNotBound(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.fault.Device, c.fault.Op = b.dev.Name(), sim.Other
+			c.fault.Device, c.fault.Op = b.dev.Name(), sim.UMR
 			fault := plan(t, f.FailRequest, c.fault)
 			if grown, err := m.Grow(more); grown != nil || !c.want(err) {
 				t.Errorf("got %v, %v", grown, err)
@@ -67,7 +67,7 @@ func TestKeyThatIsNotBoundLeavesNothing(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			f, _, b := composerFabric(t)
 			pieces := []rdma.View{slice(t, b.mem, 0, 100), slice(t, b.mem, 500, 100)}
-			plan(t, f.FailRequest, sim.RequestFault{Op: sim.Other, Status: sim.BindError})
+			plan(t, f.FailRequest, sim.RequestFault{Op: sim.UMR, Status: sim.BindError})
 			fault := plan(t, f.FailVerb, sim.VerbFault{Verb: verb, Err: syscall.EBUSY, Times: 2})
 			var failure *rdma.CompletionError
 			if _, err := b.dom.Compose(pieces...); !errors.As(err, &failure) || !errors.Is(err, syscall.EBUSY) {

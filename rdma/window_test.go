@@ -303,7 +303,7 @@ func TestWindowThatIsNotBound(t *testing.T) {
 		t.Run(typ.String(), func(t *testing.T) {
 			f, a, b := fabricPair(t, nil, withWindows)
 			w, m := b.newWindow(t, typ), b.windowMemory(t)
-			plan(t, f.FailRequest, sim.RequestFault{Device: b.dev.Name(), Op: sim.Other, Status: sim.BindError})
+			plan(t, f.FailRequest, sim.RequestFault{Device: b.dev.Name(), Op: sim.Bind, Status: sim.BindError})
 			_, err := b.qp.Bind(deadline(t), w, m.View(), rdma.AccessRemoteWrite)
 			wantStatus(t, "bind", err, rdma.WCMWBindErr)
 			if !strings.Contains(err.Error(), "bind on") {

@@ -21,10 +21,15 @@ const (
 	Read
 	CompareSwap
 	FetchAdd
-	Other // a no-operation, or one on the device's own tables
+	Nop
+	Invalidate // of a key of the device's own
+	Bind       // of a memory window
+	UMR        // a change of another key
+	Malformed  // a request that the device can't read
+	Recv       // in traces; see FailRecv
 )
 
-var opNames = []string{"any", "send", "write", "read", "compare-swap", "fetch-add", "other"}
+var opNames = []string{"any", "send", "write", "read", "compare-swap", "fetch-add", "nop", "invalidate", "bind", "UMR", "malformed", "receive"}
 
 // String returns the operation's name.
 func (o Op) String() string {
@@ -34,7 +39,10 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-var opOf = map[fabric.Op]Op{fabric.OpSend: Send, fabric.OpWrite: Write, fabric.OpRead: Read, fabric.OpCompareSwap: CompareSwap, fabric.OpFetchAdd: FetchAdd}
+var opOf = map[fabric.Op]Op{
+	fabric.OpInvalid: Malformed, fabric.OpNop: Nop, fabric.OpSend: Send, fabric.OpWrite: Write, fabric.OpRead: Read,
+	fabric.OpCompareSwap: CompareSwap, fabric.OpFetchAdd: FetchAdd, fabric.OpInvalidate: Invalidate, fabric.OpBind: Bind, fabric.OpUMR: UMR,
+}
 
 // Status is how a request ends, with the numbers of enum ibv_wc_status.
 type Status uint8
@@ -158,6 +166,9 @@ func (f *Fabric) FailRequest(r RequestFault) (*Fault, error) {
 	if kinds != 1 {
 		return nil, fmt.Errorf("sim: %d of Status, Drop, RNR and Delay are set, want one", kinds)
 	}
+	if r.Op >= Recv {
+		return nil, fmt.Errorf("sim: %v is not what a send request asks for", r.Op)
+	}
 	if err := f.reports(r.Device, r.Status); err != nil {
 		return nil, err
 	}
@@ -227,12 +238,12 @@ func (t *Fault) Close() error {
 // wants the lock.
 func (f *Fabric) watch() {
 	x := f.fabric
-	x.Intercept, x.InterceptRecv, x.Observe = nil, nil, nil
+	x.Intercept, x.InterceptRecv, x.Observe, x.ObserveRecv = nil, nil, nil, nil
 	if len(f.faults) > 0 {
 		x.Intercept, x.InterceptRecv = f.intercept, f.interceptRecv
 	}
 	if len(f.traces) > 0 {
-		x.Observe = f.observe
+		x.Observe, x.ObserveRecv = f.observe, f.observeRecv
 	}
 }
 
@@ -274,7 +285,7 @@ func (f *Fabric) intercept(q *fabric.QP, r *fabric.Request) fabric.Verdict {
 	for _, t := range f.faults {
 		v := t.request
 		if v == nil || v.Device != "" && v.Device != q.Device.Name || v.QPN != 0 && v.QPN != q.Num || v.RKey != 0 && v.RKey != r.RKey ||
-			v.Op != AnyOp && v.Op != cmp.Or(opOf[r.Op], Other) || !t.strike(r.Attempts > 0) {
+			v.Op != AnyOp && v.Op != opOf[r.Op] || !t.strike(r.Attempts > 0) {
 			continue
 		}
 		switch {

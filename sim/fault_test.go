@@ -170,33 +170,6 @@ func TestDropsForEverExhaustRetries(t *testing.T) {
 	a.waitSend(1, ibverbs.IBV_WC_RETRY_EXC_ERR)
 }
 
-func TestTraceShowsWhatTheDeviceSaw(t *testing.T) {
-	f, a, b := ordered(t, nil, endConfig{})
-	trace := f.Trace()
-	b.postRecv(1, piece{0, 64})
-	a.post(request{id: 1, op: ibverbs.IBV_WR_SEND_WITH_IMM, flags: ibverbs.IBV_SEND_INLINE, imm: 0xabcd, pieces: []piece{{0, 10}}})
-	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
-	a.post(request{id: 2, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}, {20, 8}}, remote: addr(b.buf), rkey: b.mr.RKey + 0x100000})
-	a.waitSend(2, ibverbs.IBV_WC_REM_ACCESS_ERR)
-	if err := trace.Close(); err != nil {
-		t.Error(err)
-	}
-	got := trace.Records()
-	if len(got) != 2 {
-		t.Fatalf("%d records", len(got))
-	}
-	qpn := ibverbs.QPNum(a.qp)
-	want := []string{
-		fmt.Sprintf("sim_mlx5_0 QP %#x #0 send 10 B inline imm 0xabcd: success", qpn),
-		fmt.Sprintf("sim_mlx5_0 QP %#x #1 write 16 B in 2 pieces at %#x rkey %#x: remote access error", qpn, addr(b.buf), b.mr.RKey+0x100000),
-	}
-	for i, r := range got {
-		if r.String() != want[i] {
-			t.Errorf("record %d:\n got %s\nwant %s", i, r, want[i])
-		}
-	}
-}
-
 func TestSteps(t *testing.T) {
 	f := newFabric(t, nil)
 	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")

@@ -268,15 +268,20 @@ func (q *QP) origin(port *Port, to *Address, o *Origin) bool {
 	return ok || !to.Global
 }
 
+// Destination returns where a request is for, and which queue pair there.
+func (q *QP) Destination(r *Request) (*Address, uint32) {
+	if q.Type.datagram() {
+		return &r.To, r.QPN
+	}
+	return &q.Attr.To, q.Attr.DestQPN
+}
+
 // send takes a request, whose local memory is in f.local, to where it is for.
 func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	if !port.Up || q.Device.Removed {
 		return unanswered(silence)
 	}
-	to, number := &q.Attr.To, q.Attr.DestQPN
-	if q.Type.datagram() {
-		to, number = &r.To, r.QPN
-	}
+	to, number := q.Destination(r)
 	if q.route.port == nil || q.Type.datagram() {
 		q.route.device, q.route.port = f.find(port, to)
 	}

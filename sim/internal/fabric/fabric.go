@@ -21,11 +21,12 @@ type Fabric struct {
 
 	// Intercept, if set, is asked before a request is executed; a request that
 	// it holds up it is asked about again. InterceptRecv, if set, is asked how a
-	// receive request ends that a message has taken. Observe, if set, is told how
-	// each request ends. All are called with the lock held.
+	// receive request ends that a message has taken. Observe and ObserveRecv, if
+	// set, are told how requests end. All are called with the lock held.
 	Intercept     func(*QP, *Request) Verdict
 	InterceptRecv func(*QP) (st Status, vendor uint8)
 	Observe       func(*QP, *Request, Status)
+	ObserveRecv   func(*QP, *Receive, Arrival)
 
 	// Reorder, if set, chooses one of n: which request of a queue pair without
 	// order goes next, and how much later than it might.

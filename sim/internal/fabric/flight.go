@@ -51,7 +51,7 @@ func (q *QP) flushSends() (n int) {
 	for len(q.flights) > 0 || q.launch() != nil {
 		t := q.flights[0]
 		q.land(t)
-		q.Queues.CompleteSend(&t.Request, FlushError)
+		q.complete(&t.Request, FlushError)
 		n++
 	}
 	return n

@@ -233,7 +233,7 @@ func (q *QP) flush() (n int) {
 		return n
 	}
 	for q.Queues.NextRecv(&q.recv) {
-		q.Queues.CompleteRecv(&q.recv, Arrival{Status: FlushError})
+		q.Device.fabric.complete(receiver{QP: q, queue: q.Queues}, &Arrival{Status: FlushError})
 		n++
 	}
 	return n

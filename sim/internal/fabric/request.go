@@ -12,10 +12,14 @@ const (
 	OpRead
 	OpCompareSwap
 	OpFetchAdd
-	OpLocal // on the device's own tables; see Queues.ExecuteLocal
+
+	// On the device's own keys; see Queues.ExecuteLocal.
+	OpInvalidate
+	OpBind // a memory window
+	OpUMR  // another key
 )
 
-var opNames = [...]string{"invalid", "nop", "send", "write", "read", "compare-swap", "fetch-add", "local"}
+var opNames = [...]string{"invalid", "nop", "send", "write", "read", "compare-swap", "fetch-add", "invalidate", "bind", "umr"}
 
 // String returns the operation's name.
 func (o Op) String() string { return opNames[o] }
@@ -78,7 +82,7 @@ type Receive struct {
 type Arrival struct {
 	Status     Status
 	Vendor     uint8 // with Status; 0 is the status's own
-	Op         Op // OpSend, or OpWrite with immediate data
+	Op         Op    // OpSend, or OpWrite with immediate data
 	Length     uint64
 	Data       []byte // what goes into the completion instead of memory
 	HasImm     bool
@@ -104,7 +108,7 @@ type Queues interface {
 	// CompleteSend ends a request that NextSend gave.
 	CompleteSend(r *Request, st Status)
 	Receives
-	// ExecuteLocal does an OpLocal.
+	// ExecuteLocal does an OpInvalidate, OpBind or OpUMR.
 	ExecuteLocal(r *Request) Status
 	// Reset empties the queues.
 	Reset()

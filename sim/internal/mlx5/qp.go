@@ -194,7 +194,7 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 		r.Op = fabric.OpNop
 		return
 	case opcodeUMR, opcodeLocalInval:
-		r.Op = fabric.OpLocal
+		r.Op = q.localOp(r, wqe)
 		return
 	case opcodeSend, opcodeSendImm, opcodeSendInval:
 		r.Op = fabric.OpSend

@@ -51,6 +51,24 @@ var umrRights = []struct {
 	{umrRemoteAtomic, 1 << 6, fabric.RemoteAtomic},
 }
 
+// localOp says what a request does to a key. libmlx5 binds and invalidates
+// windows by UMRs too.
+func (q *QP) localOp(r *fabric.Request, wqe []byte) fabric.Op {
+	if r.Opcode == opcodeLocalInval {
+		return fabric.OpInvalidate
+	}
+	if len(wqe) < umrPieces {
+		return fabric.OpUMR
+	}
+	if mask := binary.BigEndian.Uint64(wqe[umrControl+8:]); mask&umrFree != 0 && wqe[umrContext]&contextFree != 0 {
+		return fabric.OpInvalidate
+	}
+	if m := q.Fabric.Device.MRAt(binary.BigEndian.Uint32(r.Imm[:])); m != nil && m.Window {
+		return fabric.OpBind
+	}
+	return fabric.OpUMR
+}
+
 // ExecuteLocal implements fabric.Queues: all local requests are UMRs.
 func (q *QP) ExecuteLocal(r *fabric.Request) fabric.Status {
 	at := q.sq + dma.Addr(int(r.Index)&(q.cfg.SendBlocks-1)*basicBlock)
