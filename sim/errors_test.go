@@ -415,10 +415,7 @@ func TestLimitsAreKept(t *testing.T) {
 	n := openNode(t, "sim_mlx5_0")
 	n.newEnd(endConfig{})
 	n.newEnd(endConfig{})
-	init := &take[ibverbs.QPInitAttr](n, 1)[0]
-	cq := capi.PtrTo(n.createCQ(16, nil))
-	*init = ibverbs.QPInitAttr{SendCQ: cq, RecvCQ: cq, QPType: ibverbs.IBV_QPT_RC, Cap: ibverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
-	if _, err := ibverbs.CreateQP(n.pd, init); !errors.Is(err, syscall.ENOMEM) {
+	if _, err := n.smallQP(ibverbs.IBV_QPT_RC, n.createCQ(16, nil)); !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("a queue pair too many: %v, want ENOMEM", err)
 	}
 	for range 2 {
@@ -429,21 +426,28 @@ func TestLimitsAreKept(t *testing.T) {
 	}
 }
 
+// smallQP makes a queue pair for one request each way.
+func (n *node) smallQP(typ ibverbs.QPType, cq *ibverbs.CQ) (*ibverbs.QP, error) {
+	n.t.Helper()
+	init := &take[ibverbs.QPInitAttr](n, 1)[0]
+	*init = ibverbs.QPInitAttr{SendCQ: capi.PtrTo(cq), RecvCQ: capi.PtrTo(cq), QPType: typ,
+		Cap: ibverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	return ibverbs.CreateQP(n.pd, init)
+}
+
 // What a device refuses takes no memory for queues.
 func TestRefusedQueuePairsLeaveNothing(t *testing.T) {
 	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{Model: sim.EFA, MaxQP: 1}}})
 	n := openNode(t, "sim_efa_0")
-	cq := capi.PtrTo(n.createCQ(16, nil))
-	init := &take[ibverbs.QPInitAttr](n, 1)[0]
-	*init = ibverbs.QPInitAttr{SendCQ: cq, RecvCQ: cq, QPType: ibverbs.IBV_QPT_UD, Cap: ibverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
-	qp, err := ibverbs.CreateQP(n.pd, init)
+	cq := n.createCQ(16, nil)
+	qp, err := n.smallQP(ibverbs.IBV_QPT_UD, cq)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.later(func() error { return ibverbs.DestroyQP(qp) })
 	before := mappings(t, "memfd:uverbs")
 	for range 3 {
-		if _, err := ibverbs.CreateQP(n.pd, init); !errors.Is(err, syscall.ENOMEM) {
+		if _, err := n.smallQP(ibverbs.IBV_QPT_UD, cq); !errors.Is(err, syscall.ENOMEM) {
 			t.Errorf("a queue pair too many: %v, want ENOMEM", err)
 		}
 	}
@@ -452,15 +456,19 @@ func TestRefusedQueuePairsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A program can overrun its own completion queue.
+// An overrun is a completion queue's end, and that of the queue pairs that
+// complete into it.
 func TestCompletionQueueOverrun(t *testing.T) {
+	const room = 4
 	newFabric(t, nil)
 	n := openNode(t, "sim_mlx5_0")
 	peer := openNode(t, "sim_mlx5_1").newEnd(endConfig{})
-	small := n.createCQ(3, nil) // 4 entries
-	e := &end{node: n, scq: small, rcq: small}
+	bystander, other := n.newEnd(endConfig{}), peer.newEnd(endConfig{})
+	connect(bystander, other)
+	small := n.createCQ(room-1, nil)
+	e := &end{node: n, scq: small, rcq: n.createCQ(room, nil)}
 	init := &take[ibverbs.QPInitAttr](n, 1)[0]
-	*init = ibverbs.QPInitAttr{SendCQ: capi.PtrTo(small), RecvCQ: capi.PtrTo(small), QPType: ibverbs.IBV_QPT_RC,
+	*init = ibverbs.QPInitAttr{SendCQ: capi.PtrTo(e.scq), RecvCQ: capi.PtrTo(e.rcq), QPType: ibverbs.IBV_QPT_RC,
 		Cap: ibverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	var err error
 	if e.qp, err = ibverbs.CreateQP(n.pd, init); err != nil {
@@ -468,10 +476,25 @@ func TestCompletionQueueOverrun(t *testing.T) {
 	}
 	n.later(func() error { return ibverbs.DestroyQP(e.qp) })
 	connect(e, peer)
-	for i := range 10 {
-		e.post(request{id: uint64(i), op: ibverbs.IBV_WR_RDMA_WRITE, remote: addr(peer.buf), rkey: peer.mr.RKey})
+	e.postRecv(77)
+	for i := range uint64(10) {
+		e.post(request{id: i, op: ibverbs.IBV_WR_RDMA_WRITE, remote: addr(peer.buf), rkey: peer.mr.RKey})
 	}
-	if got := n.asyncEvent(); got != ibverbs.IBV_EVENT_CQ_ERR {
-		t.Errorf("event is %v", got)
+	for _, want := range []ibverbs.EventType{ibverbs.IBV_EVENT_CQ_ERR, ibverbs.IBV_EVENT_QP_FATAL} {
+		if got := n.asyncEvent(); got != want {
+			t.Errorf("event is %v, want %v", got, want)
+		}
 	}
+	if got := e.state(); got != ibverbs.IBV_QPS_ERR {
+		t.Errorf("state is %v", got)
+	}
+	e.waitRecv(77, ibverbs.IBV_WC_WR_FLUSH_ERR) // into a queue that is well
+	// What was completed is there; what was not does not follow when there is room.
+	for i := range uint64(room) {
+		e.waitSend(i, ibverbs.IBV_WC_SUCCESS)
+	}
+	e.post(request{id: 10, op: ibverbs.IBV_WR_RDMA_WRITE, remote: addr(peer.buf), rkey: peer.mr.RKey})
+	bystander.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, remote: addr(other.buf), rkey: other.mr.RKey})
+	bystander.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+	e.none(small)
 }

@@ -20,7 +20,12 @@ type Fabric struct {
 	traces []*Trace
 }
 
-// Device is one of a fabric's devices, as a test handles it.
+// Device is one of a fabric's devices, as a test handles it. Its methods are safe
+// for concurrent use, also with programs that use the device.
+//
+// Those that change something return an error where a port, an index or a value
+// is not one of the device's, when the fabric is closed, and where devices can't
+// be emulated; then nothing has changed.
 type Device struct {
 	f *Fabric
 	d *fabric.Device
@@ -67,8 +72,11 @@ func (d *Device) SetGID(port, index int, entry GIDEntry) error {
 			return 0, fmt.Errorf("sim: GID index %d is not in 0 to %d", index, len(p.GIDs)-1)
 		}
 		g, err := entry.build(p)
+		if err != nil {
+			return 0, fmt.Errorf("sim: GID %d: %w", index, err)
+		}
 		p.GIDs[index] = g
-		return fabric.EventGIDChange, err
+		return fabric.EventGIDChange, nil
 	})
 }
 
@@ -97,17 +105,16 @@ func (d *Device) SetPKeys(port int, keys []uint16) error {
 }
 
 // Reregister sends programs the event IBV_EVENT_CLIENT_REREGISTER of a port.
-func (d *Device) Reregister(port int) error {
-	return d.change(port, func(*fabric.Port) (fabric.EventType, error) { return fabric.EventClientReregister, nil })
-}
+func (d *Device) Reregister(port int) error { return d.Raise(EventClientReregister, uint32(port)) }
 
 // change changes a port and tells programs.
 func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)) error {
 	return d.f.host.withDevice(d.f, d.d, func() error {
-		if port < 1 || port > len(d.d.Ports) {
-			return fmt.Errorf("sim: %s has no port %d", d.d.Name, port)
+		p, err := d.port(port)
+		if err != nil {
+			return err
 		}
-		t, err := f(d.d.Ports[port-1])
+		t, err := f(p)
 		if err != nil {
 			return err
 		}
@@ -131,17 +138,15 @@ func (d *Device) Remove() error {
 }
 
 // Fatal sends programs the event IBV_EVENT_DEVICE_FATAL without more.
-func (d *Device) Fatal() error {
-	return d.f.host.withDevice(d.f, d.d, func() error { return d.f.host.changed(d.d, 0, fabric.EventDeviceFatal) })
-}
+func (d *Device) Fatal() error { return d.Raise(EventDeviceFatal, 0) }
 
 // FailQP moves a queue pair to the error state with the event
 // IBV_EVENT_QP_FATAL; what is posted on it is flushed.
 func (d *Device) FailQP(number uint32) error {
 	return d.f.host.withDevice(d.f, d.d, func() error {
-		q := d.d.QP(number)
-		if q == nil {
-			return fmt.Errorf("sim: %s has no queue pair %#x", d.d.Name, number)
+		q, err := d.qp(number)
+		if err != nil {
+			return err
 		}
 		q.Notify(fabric.EventQPFatal)
 		q.Fail()

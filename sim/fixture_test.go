@@ -460,6 +460,17 @@ func (n *node) none(cq *ibverbs.CQ) {
 	}
 }
 
+// tried has devices try what is posted, if they have not yet, and fails if any of
+// it ends.
+func tried(t *testing.T, f *sim.Fabric) {
+	t.Helper()
+	f.Pause()
+	defer f.Resume()
+	if n := f.Step(100); n != 0 {
+		t.Errorf("%d requests ended that can't", n)
+	}
+}
+
 func (e *end) state() ibverbs.QPState {
 	e.t.Helper()
 	attr, init := &take[ibverbs.QPAttr](e.node, 1)[0], &take[ibverbs.QPInitAttr](e.node, 1)[0]
@@ -487,17 +498,23 @@ func (n *node) readable(fd int32, within time.Duration) bool {
 // asyncEvent returns the type of the next asynchronous event, acknowledged.
 func (n *node) asyncEvent() ibverbs.EventType {
 	n.t.Helper()
+	e := &take[ibverbs.AsyncEvent](n, 1)[0]
+	n.nextEvent(e)
+	return e.EventType
+}
+
+// nextEvent fetches and acknowledges an asynchronous event.
+func (n *node) nextEvent(e *ibverbs.AsyncEvent) {
+	n.t.Helper()
 	if !n.readable(ibverbs.ContextAsyncFD(n.ctx), patience) {
 		n.t.Fatal("no asynchronous event")
 	}
-	e := &take[ibverbs.AsyncEvent](n, 1)[0]
 	if err := ibverbs.GetAsyncEvent(n.ctx, e); err != nil {
 		n.t.Fatal(err)
 	}
 	if err := ibverbs.AckAsyncEvent(e); err != nil {
 		n.t.Fatal(err)
 	}
-	return e.EventType
 }
 
 // fill gives a buffer a pattern that depends on seed.

@@ -251,22 +251,24 @@ func (h *host) find(name string) (*node, error) {
 // up to date. port is 0 if the event is the whole device's. It wants both
 // locks.
 func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) error {
-	for _, c := range h.contexts {
-		switch {
-		case c.Device() != d:
-		case port == 0:
-			c.RaiseDevice(t)
-			if d.Removed {
-				c.Disassociate()
-			}
-		default:
-			c.RaisePort(port, t)
-		}
-	}
+	h.raise(d, port, t)
 	if !h.built {
 		return nil
 	}
 	return sysfs.Write(h.sys(), h.describe())
+}
+
+// raise sends the programs that have d open an event. It wants both locks.
+func (h *host) raise(d *fabric.Device, port uint8, t fabric.EventType) {
+	for _, c := range h.contexts {
+		if c.Device() != d {
+			continue
+		}
+		c.Raise(port, t)
+		if d.Removed {
+			c.EndAll()
+		}
+	}
 }
 
 // withDevice calls f with both locks for a device of a fabric that is still

@@ -29,3 +29,5 @@ type host struct{}
 func (*host) withDevice(*Fabric, *fabric.Device, func() error) error { return errUnsupported }
 
 func (*host) changed(*fabric.Device, uint8, fabric.EventType) error { return errUnsupported }
+
+func (*host) raise(*fabric.Device, uint8, fabric.EventType) {}

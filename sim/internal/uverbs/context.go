@@ -80,7 +80,7 @@ func (c *Context) Close() (leaks map[string]int) {
 	if !c.device.Removed { // then nothing can be ended
 		leaks = c.objects.leaks()
 	}
-	c.endAll()
+	c.EndAll()
 	for _, e := range slices.Concat(c.async, c.channels) {
 		e.close()
 	}
@@ -110,15 +110,13 @@ func raise(to *eventFile, element uint64, t fabric.EventType, n *counted) {
 	to.put(unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))), n)
 }
 
-// RaisePort tells the program of a change at a port. It wants the lock.
-func (c *Context) RaisePort(port uint8, t fabric.EventType) {
+// Raise tells the program of a change at a port, or at the device as a whole if
+// port is 0. It wants the lock.
+func (c *Context) Raise(port uint8, t fabric.EventType) {
 	for _, e := range c.async {
 		raise(e, uint64(port), t, nil)
 	}
 }
-
-// RaiseDevice tells the program of the device as a whole. It wants the lock.
-func (c *Context) RaiseDevice(t fabric.EventType) { c.RaisePort(0, t) }
 
 // Ioctl answers a request at that address. It takes the fabric's lock.
 func (c *Context) Ioctl(at unsafe.Pointer) error {

@@ -31,6 +31,19 @@ type needs []object
 
 func (n needs) parents() []object { return n }
 
+// eventSource is an object that has asynchronous events.
+type eventSource struct {
+	handle uint64     // the library's name for it
+	file   *eventFile // where they go
+	async  counted
+}
+
+// raise tells the program of one.
+func (s *eventSource) raise(t fabric.EventType) { raise(s.file, s.handle, t, &s.async) }
+
+// forget takes back what the program has not read.
+func (s *eventSource) forget() { s.file.forget(s.handle, &s.async) }
+
 // pd is a protection domain.
 type pd struct {
 	uses
@@ -87,13 +100,11 @@ func (u *uar) destroy(c *Context) { c.pages.free(u.pageRange) }
 type cq struct {
 	uses
 	needs
-	fabric.Poller        // the device's queue
-	handle        uint64 // the library's name for it
+	eventSource
+	fabric.Poller // the device's queue
 	pages         []pageRange
 	channel       *eventFile
-	events        counted    // of the channel
-	file          *eventFile // of asynchronous events
-	async         counted
+	events        counted // of the channel
 }
 
 func (q *cq) destroy(c *Context) {
@@ -103,7 +114,7 @@ func (q *cq) destroy(c *Context) {
 		c.fabric.RemovePoller(q)
 		q.channel.forget(q.handle, &q.events)
 	}
-	q.file.forget(q.handle, &q.async)
+	q.forget()
 }
 
 // xrcd is a domain of extended connections.
@@ -119,37 +130,49 @@ func (x *xrcd) destroy(c *Context) { c.device.CloseXRCD(x.XRCD) }
 type srq struct {
 	uses
 	needs
+	eventSource
 	*mlx5.SRQ
 	fabric        fabric.SRQ
 	completions   *cq // of an extended connection's
-	handle        uint64
 	maxWR, maxSGE uint32
-	file          *eventFile
-	async         counted
 }
 
 func (s *srq) destroy(c *Context) {
 	c.srqs--
 	c.device.RemoveSRQ(&s.fabric)
-	s.file.forget(s.handle, &s.async)
+	s.forget()
 }
 
 // qp is a queue pair, or one more opening of it. It implements fabric.Owner.
 type qp struct {
 	uses
 	needs
+	eventSource
 	*fabric.QP
-	handle uint64
+	send   *cq // nil for the receiving end of extended connections
+	shared *srq
 	pages  []pageRange
 	cap    capabilities
 	sigAll bool
 	uar    *uar // where it rings, if that matters
-	file   *eventFile
-	async  counted
 }
 
-// Raise implements fabric.Owner.
-func (q *qp) Raise(t fabric.EventType) { raise(q.file, q.handle, t, &q.async) }
+// Raise implements fabric.Owner. Events of completion and shared queues are
+// those of the queues that this one uses, if it has them.
+func (q *qp) Raise(t fabric.EventType) {
+	switch t {
+	case fabric.EventCQError:
+		if q.send != nil {
+			q.send.raise(t)
+		}
+	case fabric.EventSRQError, fabric.EventSRQLimit:
+		if q.shared != nil {
+			q.shared.raise(t)
+		}
+	default:
+		q.raise(t)
+	}
+}
 
 func (q *qp) destroy(c *Context) {
 	q.Disown(q)
@@ -157,7 +180,7 @@ func (q *qp) destroy(c *Context) {
 		q.uar.registers.Leave()
 	}
 	c.pages.free(q.pages...)
-	q.file.forget(q.handle, &q.async)
+	q.forget()
 }
 
 // table maps handles to objects.
@@ -243,12 +266,9 @@ func (t *table) leaks() map[string]int {
 	return n
 }
 
-// Disassociate ends all objects of a device that was removed, and takes back
-// events about them that the program has not read. It wants the lock.
-func (c *Context) Disassociate() { c.endAll() }
-
-// endAll destroys all objects, the users of others first.
-func (c *Context) endAll() {
+// EndAll destroys all objects, the users of others first, and takes back events
+// about them that the program has not read. It wants the lock.
+func (c *Context) EndAll() {
 	for again := true; again; {
 		again = false
 		for h, o := range c.objects.objects {

@@ -66,14 +66,14 @@ func (c *Context) createCQ(r *uapi.Request) error {
 	if c.cqs >= c.device.Limits.MaxCQ {
 		return syscall.ENOMEM
 	}
-	q := &cq{handle: r.Uint(uapi.AttrCQUserHandle), channel: channel, file: file}
+	q := &cq{channel: channel, eventSource: eventSource{handle: r.Uint(uapi.AttrCQUserHandle), file: file}}
 	var notify func()
 	if channel != nil {
 		event := uapi.CompEvent{CQHandle: q.handle}
 		record := unsafe.Slice((*byte)(unsafe.Pointer(&event)), int(unsafe.Sizeof(event)))
 		notify = func() { channel.put(record, &q.events) }
 	}
-	failed := func() { raise(file, q.handle, fabric.EventCQError, &q.async) }
+	failed := func() { q.raise(fabric.EventCQError) }
 	if err := c.identity.Driver.createCQ(c, r, q, int(entries), notify, failed); err != nil {
 		return err
 	}
@@ -127,11 +127,13 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 		return err
 	}
 	l := &c.device.Limits
-	s := &srq{needs: needs{p}, handle: r.Uint(uapi.AttrSRQUserHandle), maxWR: uint32(r.Uint(uapi.AttrSRQMaxWR)), maxSGE: uint32(r.Uint(uapi.AttrSRQMaxSGE))}
-	s.fabric.PD = p.PD
-	if s.file, err = c.asyncFile(r, uapi.AttrSRQEventFD); err != nil {
+	file, err := c.asyncFile(r, uapi.AttrSRQEventFD)
+	if err != nil {
 		return err
 	}
+	s := &srq{needs: needs{p}, eventSource: eventSource{handle: r.Uint(uapi.AttrSRQUserHandle), file: file},
+		maxWR: uint32(r.Uint(uapi.AttrSRQMaxWR)), maxSGE: uint32(r.Uint(uapi.AttrSRQMaxSGE))}
+	s.fabric.PD = p.PD
 	if int(s.maxWR) > l.MaxSRQWR || int(s.maxSGE) > l.MaxSRQSGE {
 		return syscall.EINVAL
 	}
@@ -157,8 +159,8 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 		return err
 	}
 	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
-	s.Limited = func() { raise(s.file, s.handle, fabric.EventSRQLimit, &s.async) }
-	s.Failed = func() { raise(s.file, s.handle, fabric.EventSRQError, &s.async) }
+	s.Limited = func() { s.raise(fabric.EventSRQLimit) }
+	s.Failed = func() { s.raise(fabric.EventSRQError) }
 	c.srqs++
 	h := c.objects.add(s)
 	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
@@ -244,7 +246,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 	if err != nil {
 		return err
 	}
-	q := &qp{file: file, handle: r.Uint(uapi.AttrQPUserHandle), cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
+	q := &qp{eventSource: eventSource{handle: r.Uint(uapi.AttrQPUserHandle), file: file}, send: send, shared: shared, cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
 		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
 	l := &c.device.Limits
 	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
@@ -293,7 +295,7 @@ func (c *Context) openQP(r *uapi.Request) error {
 	if fabric.QPType(in.Type) != fabric.XRCRecv || there == nil || there.XRCD != domain.XRCD {
 		return syscall.EINVAL
 	}
-	q := &qp{QP: there, needs: needs{domain}, file: c.firstAsync(), handle: in.UserHandle}
+	q := &qp{QP: there, needs: needs{domain}, eventSource: eventSource{handle: in.UserHandle, file: c.firstAsync()}}
 	there.Owners = append(there.Owners, q)
 	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateQPResp{Handle: c.objects.add(q), QPN: q.Num})
 	return nil
@@ -315,10 +317,11 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		Port:      in.Port,
 		QKey:      in.QKey,
 		PathMTU:   in.PathMTU,
-		To:        fabric.Address{Global: d.IsGlobal != 0, GID: d.DGID, LID: d.DLID, SL: d.SL},
-		SGIDIndex: d.SGIDIndex, FlowLabel: d.FlowLabel, HopLimit: d.HopLimit, TrafficClass: d.TrafficClass, StaticRate: d.StaticRate,
-		DestQPN: in.DestQPN,
-		RQPSN:   in.RQPSN, SQPSN: in.SQPSN,
+		Path: fabric.Path{To: fabric.Address{Global: d.IsGlobal != 0, GID: d.DGID, LID: d.DLID, SL: d.SL},
+			SGIDIndex: d.SGIDIndex, FlowLabel: d.FlowLabel, HopLimit: d.HopLimit, TrafficClass: d.TrafficClass},
+		StaticRate: d.StaticRate,
+		DestQPN:    in.DestQPN,
+		RQPSN:      in.RQPSN, SQPSN: in.SQPSN,
 		Timeout: in.Timeout, RetryCount: in.RetryCount, RNRRetry: in.RNRRetry, MinRNRTimer: in.MinRNRTimer,
 		MaxRdAtomic: in.MaxRdAtomic, MaxDestRdAtomic: in.MaxDestRdAtomic,
 	}
