@@ -7,13 +7,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/rdma"
 )
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
 
-// TestReadmeSnippetsCompile builds every Go snippet of the README and the
-// docs. A snippet is a whole program, or a whole test file.
-func TestReadmeSnippetsCompile(t *testing.T) {
+// TestReadmeSnippets builds every Go snippet of the README and the docs, which is
+// a whole program or a whole test file, and runs the tests.
+func TestReadmeSnippets(t *testing.T) {
 	docs, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +30,8 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 		for i, m := range goBlock.FindAllSubmatch(text, -1) {
 			found++
 			name := "main.go"
-			if strings.Contains(string(m[1]), `"testing"`) {
+			isTest := strings.Contains(string(m[1]), `"testing"`)
+			if isTest {
 				name = "snippet_test.go"
 			}
 			t.Run(fmt.Sprintf("%s-%d", doc, i+1), func(t *testing.T) {
@@ -36,6 +40,14 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 					t.Fatal(err)
 				}
 				goTool(t, ".", nil, "vet", file) // a file outside the module is built as part of it
+				if !isTest {
+					return
+				}
+				_, err := rdma.Library()
+				rdmatest.SkipUnsupported(t, err)
+				if out := goTool(t, ".", nil, "test", "-v", "-count=1", file); !strings.Contains(out, "--- PASS") || strings.Contains(out, "--- SKIP") {
+					t.Errorf("it does not run:\n%s", out)
+				}
 			})
 		}
 	}
