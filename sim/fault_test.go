@@ -132,6 +132,42 @@ func TestRequestFaultsWithEveryStatus(t *testing.T) {
 	}
 }
 
+// A fault strikes what it names and nothing else.
+func TestRequestFaultsChoose(t *testing.T) {
+	f := newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	other := nb.register(nb.buf, allAccess)
+	for name, c := range map[string]struct {
+		fault sim.RequestFault
+		spare func(a, b *end, r *request) (from *end) // makes it another request, and of whom
+	}{
+		"key":       {sim.RequestFault{RKey: nb.mr.RKey}, func(a, b *end, r *request) *end { r.rkey = other.RKey; return a }},
+		"operation": {sim.RequestFault{Op: sim.Write}, func(a, b *end, r *request) *end { r.op = ibverbs.IBV_WR_RDMA_READ; return a }},
+		"device":    {sim.RequestFault{Device: "sim_mlx5_0"}, func(a, b *end, r *request) *end { *r = request{op: r.op}; return b }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := na.newEnd(endConfig{}), nb.newEnd(endConfig{})
+			connect(a, b)
+			c.fault.Status, c.fault.Times = sim.RemoteAborted, -1
+			fault := failRequest(t, f, c.fault)
+			defer fault.Close()
+			struck := request{op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(nb.buf), rkey: nb.mr.RKey}
+			spared := struck
+			from := c.spare(a, b, &spared)
+			from.post(spared)
+			from.waitSend(0, ibverbs.IBV_WC_SUCCESS)
+			if fault.Hits() != 0 {
+				t.Error("it strikes what it does not name")
+			}
+			a.post(struck)
+			a.waitSend(0, ibverbs.IBV_WC_REM_ABORT_ERR)
+			if fault.Hits() != 1 {
+				t.Errorf("it strikes %d times", fault.Hits())
+			}
+		})
+	}
+}
+
 func TestDroppedAndDelayedRequestsArrive(t *testing.T) {
 	for _, r := range []sim.RequestFault{{Drop: true, Times: 3}, {RNR: true, Times: 3}, {Delay: time.Millisecond}} {
 		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) {
@@ -236,6 +272,7 @@ func TestPortFlap(t *testing.T) {
 		t.Errorf("port is %v, %v", attr.State, err)
 	}
 	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	tried(t, f)
 	a.none(a.scq)
 	if err := d.SetLink(1, true); err != nil {
 		t.Fatal(err)
