@@ -58,9 +58,13 @@ func (q *QP) run(requests int) (n int) {
 	case q.State == StateErr:
 		return q.flush()
 	}
+	case q.broken:
+		q.Notify(EventQPFatal)
+		q.Fail()
+		return 0
 	f := q.Device.fabric
 	now := f.Now() // for all of the turn, so that a request is tried once in it
-	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS; {
+	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS && !q.broken; {
 		t := q.next(now)
 		if t == nil {
 			break
@@ -474,6 +478,7 @@ func (f *Fabric) spoil(p receiver, a *Arrival) (o outcome, ok bool) {
 // sent is answered before, by requested: the program may see what came, and end.
 func (f *Fabric) complete(p receiver, a *Arrival) {
 	if f.ObserveRecv != nil {
+	a.To = p.QP
 		f.ObserveRecv(p.QP, &p.recv, *a)
 	}
 	if f.late.hold {

@@ -75,6 +75,8 @@ type QP struct {
 	landed  []*flight // to use again
 	recv    Receive
 
+	broken bool // see Break
+
 	// A responder that did not take a request takes none behind it, which may be on
 	// their way already, until that one comes again.
 	skipping bool
@@ -194,7 +196,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.route.port, q.flights, q.skipping, q.Attr = nil, nil, false, q.initial()
+		q.route.port, q.flights, q.skipping, q.broken, q.Attr = nil, nil, false, false, q.initial()
 	}
 	q.State = s
 	if s == StateSQD && from == StateRTS {
@@ -220,6 +222,10 @@ func (q *QP) Fail() {
 	}
 	q.State = StateErr
 	q.flush()
+// Break has the queue pair fail at its next turn, for what can't be told by a
+// completion.
+func (q *QP) Break() { q.broken = true }
+
 	if q.HasSRQ {
 		q.Notify(EventLastWQEReached)
 	}

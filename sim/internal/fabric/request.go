@@ -90,6 +90,7 @@ type Arrival struct {
 	Invalidate bool
 	Solicited  bool
 	QPN        uint32 // of the receiver
+	To         *QP
 	SourceQPN  uint32
 	Source     GID
 	HasGRH     bool

@@ -22,7 +22,7 @@ const neverArmed = 0xffffffff
 // CQ is a completion queue in a program's memory.
 type CQ struct {
 	Notify func()               // puts an event into the completion channel; nil without one
-	Failed func()               // the queue overran
+	Failed func()               // nothing more is written to the queue, which overran
 	Clock  func() time.Duration // what entries show; may be nil
 
 	buf       dma.Addr
@@ -31,7 +31,7 @@ type CQ struct {
 	log       uint
 	produced  uint32
 	consumed  uint32 // at least; the record is read when that is not enough
-	overrun   bool
+	failed    bool
 	fired     uint32 // the arming that was answered last
 	announced uint32 // what was produced by then
 	solicited bool   // something worth a solicited event came since
@@ -52,7 +52,7 @@ func NewCQ(buf, record dma.Addr, n, entrySize int) (*CQ, error) {
 // libmlx5 copies what it had not taken, to places one further on.
 func (c *CQ) Resize(buf dma.Addr, n, entrySize int) error {
 	next, err := checkSize(n, entrySize)
-	if err != nil || buf == 0 {
+	if err != nil || buf == 0 || c.failed {
 		return syscall.EINVAL
 	}
 	c.consumed = (c.record + cqConsumer).LoadBE32()
@@ -116,19 +116,18 @@ func (c *CQ) scatter() int { return c.stride / 2 }
 // pending is how many entries at most wait to be taken.
 func (c *CQ) pending() uint32 { return (c.produced - c.consumed) & 0xffffff }
 
-// put writes the next entry. It reports whether there was room.
+// put writes the next entry. One that finds no room is the queue's end, and put
+// reports false from then on.
 func (c *CQ) put(e *cqe) bool {
 	n := uint32(1) << c.log
+	if c.failed {
+		return false
+	}
 	if c.pending() >= n {
 		c.consumed = (c.record + cqConsumer).LoadBE32()
 	}
 	if c.pending() >= n && e.opcode != opResize {
-		if !c.overrun {
-			c.overrun = true
-			if c.Failed != nil {
-				c.Failed()
-			}
-		}
+		c.fail()
 		return false
 	}
 	entry := c.buf + dma.Addr(int(c.produced&(n-1))*c.stride)
@@ -180,11 +179,16 @@ func (c *CQ) put(e *cqe) bool {
 }
 
 // Poll fires an event if the program asked for one and there is cause. It is
+func (c *CQ) fail() {
+	c.failed = true
+	c.Failed()
+}
+
 // called at every completion, so that the events of several queues on one
 // channel come in the order of the completions, and now and then, since a
 // program may ask after the fact.
 func (c *CQ) Poll() int {
-	if c.Notify == nil {
+	if c.Notify == nil || c.failed {
 		return 0
 	}
 	raw := (c.record + cqArm).Load32()

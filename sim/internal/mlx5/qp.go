@@ -362,7 +362,9 @@ func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
 		s := syndromes[st]
 		e.opcode, e.syndrome, e.vendor = opReqError, s.code, cmp.Or(r.Vendor, s.requester)
 	}
-	q.SendCQ.put(&e)
+	if !q.SendCQ.put(&e) {
+		q.Fabric.Break()
+	}
 }
 
 // ScatterSend implements fabric.Scattering.
@@ -418,13 +420,12 @@ func readScatter(sgl []fabric.SGE, wqe []byte) []fabric.SGE {
 
 // CompleteRecv implements fabric.Queues.
 func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
-	a.QPN = q.Fabric.Num
 	q.RecvCQ.putArrival(r, &a, q.cfg.UIndex)
 }
 
 // putArrival writes the entry of a receive request's end.
 func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
-	e := cqe{uidx: uidx, qpn: a.QPN, index: r.Index, data: a.Data, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
+	e := cqe{uidx: uidx, qpn: a.To.Num, index: r.Index, data: a.Data, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
 		slid: a.SLID, solicited: a.Solicited}
 	if a.HasGRH {
 		e.srcQPN |= grhPresent
@@ -442,5 +443,7 @@ func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
 	default:
 		e.opcode = opRespSend
 	}
-	c.put(&e)
+	if !c.put(&e) {
+		a.To.Break()
+	}
 }

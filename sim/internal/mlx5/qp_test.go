@@ -127,9 +127,10 @@ func TestSendRequestsAreDecoded(t *testing.T) {
 				SGL: []fabric.SGE{{Addr: addr2, Len: 4, LKey: 3}}}},
 		{"to a shared queue", fabric.XRCSend, opcodeWrite, 0, words(0xff123456, 0, 0, 0, addr1, 2, 0, 8, 3, addr2),
 			fabric.Request{Op: fabric.OpWrite, SRQN: 0x123456, RemoteAddr: addr1, RKey: 2, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
-		{"datagram", fabric.UD, opcodeSend, 0, words(0x11, 0, 1<<31|0x99, 0, 0, 0, 0, 1<<30|1<<20, addr1, addr2, 5, 6, addr1),
+		{"datagram", fabric.UD, opcodeSend, 0, words(0x11, 0, 1<<31|0x99, 3<<25, 0, 0, 0x22<<8|64, 1<<30|1<<20|0x12345, addr1, addr2, 5, 6, addr1),
 			fabric.Request{Op: fabric.OpSend, QKey: 0x11, QPN: 0x99, Length: 5, SGL: []fabric.SGE{{Addr: addr1, Len: 5, LKey: 6}},
-				To: fabric.Address{Global: true, Type: fabric.GIDRoCEv2, GID: fabric.GID(words(addr1, addr2))}}},
+				Path: fabric.Path{To: fabric.Address{Global: true, Type: fabric.GIDRoCEv2, GID: fabric.GID(words(addr1, addr2)), SL: 3},
+					SGIDIndex: 1, FlowLabel: 0x12345, HopLimit: 64, TrafficClass: 0x22}}},
 		{"nop", fabric.RC, opcodeNop, cqUpdate, nil, fabric.Request{Op: fabric.OpNop, Signaled: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -401,7 +402,7 @@ func TestErrorsHaveSyndromes(t *testing.T) {
 	for st, want := range syndromes {
 		r := newRig(t, fabric.RC, 4, 4, 4, 4, 64)
 		r.CompleteSend(&fabric.Request{}, st)
-		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Status: st})
+		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Status: st, To: r.Fabric})
 		for n, c := range []struct{ op, vendor byte }{{opReqError, want.requester}, {opRespError, want.responder}} {
 			if b, ok := r.entry(n); !ok || b[63]>>4 != c.op || b[55] != want.code || b[54] != c.vendor {
 				t.Errorf("status %d, entry %d is %x", st, n, b)
@@ -423,6 +424,7 @@ func TestArrivalsTellTheirSource(t *testing.T) {
 	} {
 		r := newRig(t, fabric.UD, 4, 4, 4, 4, 64)
 		c.a.Imm, c.a.SourceQPN, c.a.SLID, c.a.Length = [4]byte{1, 2, 3, 4}, 0x123456, 0x77, 99
+		c.a.To = r.Fabric
 		r.CompleteRecv(&fabric.Receive{Index: 3}, c.a)
 		b, ok := r.entry(0)
 		be := binary.BigEndian
@@ -441,8 +443,8 @@ func TestDataLiesInItsEntry(t *testing.T) {
 		data := bytes.Repeat([]byte{0xa5}, c.length)
 		r := newRig(t, fabric.RC, 4, 4, 4, 4, c.size)
 		r.CompleteSend(&fabric.Request{Signaled: true, Opcode: opcodeRead, Length: uint64(c.length), Data: data}, fabric.Success)
-		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data})
-		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data, Status: fabric.LocalProtectionError})
+		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data, To: r.Fabric})
+		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data, Status: fabric.LocalProtectionError, To: r.Fabric})
 		for n, want := range []byte{c.want, c.want, 0} {
 			b, ok := r.entry(n)
 			at := r.cqRing.bytes()[n*c.size:][:c.length]
@@ -494,15 +496,27 @@ func TestUnsignaledSuccessIsSilent(t *testing.T) {
 	}
 }
 
-func TestOverrunIsToldOnce(t *testing.T) {
+// An entry that finds no room is the last: room that is made later does not
+// bring the queue back.
+func TestOverrunEndsTheQueue(t *testing.T) {
 	r := newRig(t, fabric.RC, 4, 4, 4, 4, 64)
-	failed := 0
-	r.cq.Failed = func() { failed++ }
-	for range 10 {
+	failed, events := 0, 0
+	r.cq.Failed, r.cq.Notify = func() { failed++ }, func() { events++ }
+	for range 6 {
 		r.CompleteSend(&fabric.Request{Signaled: true}, fabric.Success)
 	}
-	if failed != 1 {
-		t.Errorf("told %d times", failed)
+	binary.BigEndian.PutUint32(r.cqRecord.bytes()[cqConsumer:], 4)
+	binary.BigEndian.PutUint32(r.cqRecord.bytes()[cqArm:], 1<<28)
+	r.CompleteSend(&fabric.Request{Signaled: true}, fabric.Success)
+	r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, To: r.Fabric})
+	if _, ok := r.entry(4); ok {
+		t.Error("an entry after one that was lost")
+	}
+	if failed != 1 || events != 0 {
+		t.Errorf("told %d times with %d completion events, want once without", failed, events)
+	}
+	if r.cq.Resize(r.cqRing.addr(), 4, 64) == nil {
+		t.Error("it is resized")
 	}
 }
 
@@ -540,7 +554,7 @@ func TestArming(t *testing.T) {
 					binary.BigEndian.PutUint32(r.cqRecord.bytes()[cqArm:], s.arm&^(1<<31)|consumed)
 				}
 				for range s.complete {
-					r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Solicited: s.solicit})
+					r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Solicited: s.solicit, To: r.Fabric})
 				}
 				r.cq.Poll()
 				if events != s.want {
