@@ -175,7 +175,11 @@ func (c *composition) memory(size uint64, access Access, strided bool, register 
 	if !ok {
 		return nil, fmt.Errorf("the backend %s cannot put memory behind one key, as mlx5 does: %w", d.dev.Backend(), errors.ErrUnsupported)
 	}
-	reg, err := register(composer)
+	var reg backend.Registration
+	err := d.dev.hub.withoutAsync(func() (err error) { // it may replace a queue pair of its own
+		reg, err = register(composer)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

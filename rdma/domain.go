@@ -70,7 +70,7 @@ func (d *Device) Domain(name string) (*Domain, error) {
 
 // newDomain makes a domain of dev, which the caller has acquired.
 func newDomain(dev *Device, ctx *ibverbs.Context, name string) (*Domain, error) {
-	v, device := dev.verbs, dev.id.name // destroying must not refer to dev
+	v, hub, device := dev.verbs, dev.hub, dev.id.name // destroying must not refer to dev
 	pd, err := v.allocPD(ctx)
 	if err != nil {
 		return nil, opError("alloc_pd", device, err)
@@ -86,7 +86,7 @@ func newDomain(dev *Device, ctx *ibverbs.Context, name string) (*Domain, error) 
 		Log:     dev.logger,
 		Parents: []*handle.Handle{dev.h},
 		Destroy: func() error {
-			if err := be.Close(); err != nil {
+			if err := hub.withoutAsync(be.Close); err != nil {
 				return opError("dealloc_pd", device, err)
 			}
 			return opError("dealloc_pd", device, v.deallocPD(pd))

@@ -22,10 +22,11 @@ type eventHub struct {
 	device string
 	log    *slog.Logger
 
-	// unacked is held from reading an event to acknowledging it, and for reading
-	// by those who destroy what events are about. The library lets them wait for
-	// that too, but not after the device was removed.
-	unacked sync.RWMutex
+	// Each is held from reading an event of its kind to acknowledging it, and for
+	// reading by those who destroy what such events are about. The library lets
+	// them wait for that too, but not after the device was removed. A queue pair can
+	// take long to be destroyed: completions do not wait for that.
+	unackedCompletions, unackedAsync sync.RWMutex
 
 	mu          sync.Mutex
 	compChannel *ibverbs.CompChannel
@@ -107,8 +108,8 @@ func (h *eventHub) drainCompletions(ch *ibverbs.CompChannel) error {
 // nextCompletion acknowledges an event and returns the queue that it is about,
 // if that is still known.
 func (h *eventHub) nextCompletion(ch *ibverbs.CompChannel) (*completionQueue, error) {
-	h.unacked.Lock()
-	defer h.unacked.Unlock()
+	h.unackedCompletions.Lock()
+	defer h.unackedCompletions.Unlock()
 	var raw capi.Ptr[ibverbs.CQ]
 	var context capi.Addr
 	if err := ibverbs.GetCQEvent(ch, &raw, &context); err != nil {
@@ -134,10 +135,13 @@ func (h *eventHub) addCQ(raw capi.Ptr[ibverbs.CQ], c *completionQueue) {
 
 // destroyCQ ends the C object of a queue, when no event is about it any more.
 func (h *eventHub) destroyCQ(raw *ibverbs.CQ, c *completionQueue) error {
-	h.unacked.RLock()
-	defer h.unacked.RUnlock()
 	ptr := capi.PtrTo(raw)
-	if err := ibverbs.DestroyCQ(raw); err != nil {
+	err := h.withoutAsync(func() error {
+		h.unackedCompletions.RLock()
+		defer h.unackedCompletions.RUnlock()
+		return ibverbs.DestroyCQ(raw)
+	})
+	if err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -154,12 +158,18 @@ func (h *eventHub) addQP(raw capi.Ptr[ibverbs.QP], q *queuePair) {
 	h.qps[raw] = q
 }
 
+// withoutAsync calls destroy, which ends C objects, when no asynchronous event is
+// about them any more.
+func (h *eventHub) withoutAsync(destroy func() error) error {
+	h.unackedAsync.RLock()
+	defer h.unackedAsync.RUnlock()
+	return destroy()
+}
+
 // destroyQP is destroyCQ for queue pairs.
 func (h *eventHub) destroyQP(q *queuePair) error {
-	h.unacked.RLock()
-	defer h.unacked.RUnlock()
 	ptr := capi.PtrTo(q.raw)
-	if err := ibverbs.DestroyQP(q.raw); err != nil {
+	if err := h.withoutAsync(func() error { return ibverbs.DestroyQP(q.raw) }); err != nil {
 		return err
 	}
 	h.mu.Lock()

@@ -247,8 +247,8 @@ func (h *eventHub) drainAsync() error {
 
 // nextAsync acknowledges an event and returns it as [eventHub.read] does.
 func (h *eventHub) nextAsync() (e Event, q *queuePair, c *completionQueue, err error) {
-	h.unacked.Lock()
-	defer h.unacked.Unlock()
+	h.unackedAsync.Lock()
+	defer h.unackedAsync.Unlock()
 	var raw ibverbs.AsyncEvent
 	if err := ibverbs.GetAsyncEvent(h.ctx, &raw); err != nil {
 		return Event{}, nil, nil, err

@@ -209,7 +209,7 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 	defer release()
 	if err := q.create(sendCQ, recvCQ); err != nil {
 		if q.srq != nil {
-			err = errors.Join(err, ibverbs.DestroySRQ(q.srq))
+			err = errors.Join(err, q.destroySRQ())
 		}
 		if q.private != nil {
 			err = errors.Join(err, q.private.h.Close())
@@ -401,7 +401,11 @@ func (q *queuePair) destroyRaw() error {
 	if q.srq == nil {
 		return nil
 	}
-	return opError("destroy_srq", q.device, ibverbs.DestroySRQ(q.srq))
+	return opError("destroy_srq", q.device, q.destroySRQ())
+}
+
+func (q *queuePair) destroySRQ() error {
+	return q.hub.withoutAsync(func() error { return ibverbs.DestroySRQ(q.srq) })
 }
 
 func (q *queuePair) inFlight() (n int) {
