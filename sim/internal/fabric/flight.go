@@ -106,7 +106,7 @@ func (q *QP) next(now time.Duration) *flight {
 // awaited returns how many bytes of requests other processes have to answer.
 func (q *QP) awaited() (n uint64) {
 	for _, t := range q.flights {
-		if t.awaiting != 0 && !t.decided {
+		if t.awaiting != 0 {
 			n += t.Length
 		}
 	}
@@ -134,7 +134,7 @@ func (q *QP) nextInOrder(now time.Duration) *flight {
 		if fetch {
 			fetches++
 		}
-		if t.awaiting != 0 && !t.decided {
+		if t.awaiting != 0 {
 			continue
 		}
 		mayFollow := !t.decided && !t.Fence && (fetch || t.Op == OpSend || t.Op == OpWrite) &&
@@ -151,7 +151,7 @@ func (q *QP) nextInOrder(now time.Duration) *flight {
 // engine is told.
 func (q *QP) ready(t *flight, now time.Duration) bool {
 	switch {
-	case t.awaiting != 0 && !t.decided:
+	case t.awaiting != 0:
 		return false
 	case t.until > now:
 		q.Device.fabric.wakeAt(t.until)

@@ -157,43 +157,6 @@ func TestRequestsToALostProcess(t *testing.T) {
 	}
 }
 
-// What a peer answered before it died counts, even if it is known later.
-func TestAnswersOfALostProcessCount(t *testing.T) {
-	p := newRemotePair(t, RC)
-	p.qa.posted = []Request{{Op: OpWrite}, {Op: OpWrite}}
-	p.a.Step()
-	p.carry(&p.out, p.b, 1)
-	p.a.Lost(2)
-	p.carry(&p.in, p.a, 1)
-	spendRetries(p.a)
-	if want := []Status{Success, RetryExceeded}; !slices.Equal(p.qa.sent, want) {
-		t.Errorf("ended with %v, want %v", p.qa.sent, want)
-	}
-}
-
-func TestPathsMatchAcrossProcesses(t *testing.T) {
-	for name, c := range map[string]struct {
-		spoil func(to *QP)
-		want  Answer
-	}{
-		"as connected":               {func(*QP) {}, answered},
-		"from another address":       {func(to *QP) { to.Attr.To.GID[1]++ }, dead},
-		"to another of its own":      {func(to *QP) { to.Attr.SGIDIndex = 1 }, dead},
-		"from one of the other kind": {func(to *QP) { to.Attr.To.Type = GIDRoCEv1 }, dead},
-	} {
-		p := newRemotePair(t, RC)
-		port := p.to.port()
-		port.GIDs = append(port.GIDs, GIDEntry{GID: GID{7}, Type: GIDRoCEv2})
-		c.spoil(p.to)
-		p.qa.posted = []Request{{Op: OpWrite}}
-		p.a.Step()
-		p.carry(&p.out, p.b, 1)
-		if len(p.in) != 1 || p.in[0].Answer != c.want {
-			t.Errorf("%s: answers are %v, want %d", name, p.in, c.want)
-		}
-	}
-}
-
 // An answer is for who asked, whatever its address is by now.
 func TestAnswersFindWhoAskedAfterItsAddressChanged(t *testing.T) {
 	p := newRemotePair(t, RC)

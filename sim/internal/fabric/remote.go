@@ -15,7 +15,7 @@ import (
 type Link interface {
 	// Send sends a message to a process, whole and in order. It does not block. A
 	// process that is not there, or ends before it has answered, is reported to
-	// Fabric.Lost.
+	// Fabric.Lost, after all that it sent.
 	Send(slot uint32, m *Message)
 }
 
@@ -175,7 +175,7 @@ func (f *Fabric) asked(m *Message) (*QP, int) {
 // answered goes on with the i-th request under way, which m answers.
 func (q *QP) answered(i int, m *Message) {
 	f, t := q.Device.fabric, q.flights[i]
-	t.awaiting, t.decided, t.until = 0, false, 0
+	t.awaiting, t.until = 0, 0
 	o := outcome{reply: reply{m.Answer, m.Status, m.Timer}}
 	if len(m.Payload) > 0 && o.answer == answered {
 		var ok bool
@@ -205,15 +205,14 @@ const longestRetries = 100 * time.Millisecond
 
 // forsake has a request end for want of an answer, when its retries are spent:
 // a program that has all it wanted may leave before this one has seen what
-// came, with requests under way that neither needs. Answers that the news of
-// its end has overtaken still count.
+// came, with requests under way that neither needs.
 func (q *QP) forsake(t *flight) {
 	wait := longestRetries
 	if q.Attr.Timeout != 0 {
 		wait = min(wait, 4096*time.Nanosecond<<q.Attr.Timeout*time.Duration(q.Attr.RetryCount+1))
 	}
 	f := q.Device.fabric
-	t.decided, t.result, t.until = true, ended(RetryExceeded), f.Now()+wait
+	t.awaiting, t.decided, t.result, t.until = 0, true, ended(RetryExceeded), f.Now()+wait
 	f.wakeAt(t.until)
 }
 
@@ -223,7 +222,7 @@ func (f *Fabric) Lost(slot uint32) {
 	defer f.Unlock()
 	for _, q := range f.qps {
 		for _, t := range q.flights {
-			if t.awaiting != 0 && t.awaitingSlot == slot && !t.decided {
+			if t.awaiting != 0 && t.awaitingSlot == slot {
 				q.forsake(t)
 			}
 		}

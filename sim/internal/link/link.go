@@ -3,7 +3,7 @@
 package link
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
 
-// Receiver gets what comes from other processes.
+// Receiver gets what comes from other processes. The loss of one comes after all
+// that it sent.
 type Receiver interface {
 	Deliver(*fabric.Message)
 	Lost(slot uint32)
@@ -30,13 +31,15 @@ type Node struct {
 
 	dir      string
 	receiver Receiver
-	most     int // bytes that wait for a process before what may be lost is
+	most     int      // bytes that wait for a process before what may be lost is
 	lock     *os.File // held for the slot
 
 	mu        sync.Mutex
 	peers     map[uint32]*peer
 	unwritten int       // messages
 	written   sync.Cond // signals that they became fewer
+	inlets    map[*inlet]bool
+	delivered sync.Cond // signals that one of those has got on, or has ended
 }
 
 // Join takes a free slot of the network that a folder stands for, and listens.
@@ -46,8 +49,8 @@ func Join(dir string, r Receiver) (*Node, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	n := &Node{dir: dir, receiver: r, most: maxUnsent, peers: make(map[uint32]*peer)}
-	n.written.L = &n.mu
+	n := &Node{dir: dir, receiver: r, most: maxUnsent, peers: make(map[uint32]*peer), inlets: make(map[*inlet]bool)}
+	n.written.L, n.delivered.L = &n.mu, &n.mu
 	for i := range uint32(fabric.MaxSlot) {
 		slot := 1 + (uint32(os.Getpid())+i)%fabric.MaxSlot
 		lock, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("slot.%d.lock", slot)), os.O_RDWR|os.O_CREATE, 0o600)
@@ -81,29 +84,27 @@ func (n *Node) listen() error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go n.receive(conn)
-		}
-	}()
+	go n.accept(l.(*net.UnixListener))
 	return nil
 }
 
-// receive takes messages until the sender is gone, or sends what makes no
-// sense.
-func (n *Node) receive(conn net.Conn) {
-	defer conn.Close()
-	r := bufio.NewReaderSize(conn, 1<<16)
+// acceptAgain is how long after a failure, such as for want of descriptors, the
+// next connection is accepted.
+const acceptAgain = 10 * time.Millisecond
+
+func (n *Node) accept(l *net.UnixListener) {
 	for {
-		m, err := readFrame(r)
-		if err != nil {
+		conn, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		n.receiver.Deliver(m)
+		if err != nil {
+			time.Sleep(acceptAgain)
+			continue
+		}
+		if i, err := n.newInlet(conn); err == nil {
+			go i.receive()
+		}
 	}
 }
 
@@ -132,14 +133,11 @@ func (n *Node) Send(slot uint32, m *fabric.Message) {
 	}
 }
 
-// connectLimit is how long to wait for a process that does not accept.
-const connectLimit = time.Second
-
-// connect makes a peer. One that is not there will be lost.
+// connect makes a peer. One that is not there will be lost, or that let too many
+// knock: connecting to a Unix socket never waits.
 func (n *Node) connect(slot uint32) *peer {
 	p := &peer{node: n, slot: slot, more: make(chan struct{}, 1)}
-	d := net.Dialer{Timeout: connectLimit}
-	conn, err := d.Dial("unix", n.socket(slot))
+	conn, err := net.Dial("unix", n.socket(slot))
 	if err == nil {
 		p.idle, err = conn.(*net.UnixConn).SyscallConn()
 	}
@@ -270,5 +268,6 @@ func (p *peer) lost() {
 	delete(p.node.peers, p.slot)
 	p.node.settle(len(p.queue))
 	p.node.mu.Unlock()
+	p.node.catchUp() // with what it sent before
 	p.node.receiver.Lost(p.slot)
 }

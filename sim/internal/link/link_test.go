@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -255,6 +257,71 @@ func TestNobodyThereIsALoss(t *testing.T) {
 	n.Send(other(n), message(1, nil))
 	if slot := <-in.lost; slot != other(n) {
 		t.Errorf("lost %d", slot)
+	}
+}
+
+// slowReader is a Receiver that delivers what came only when the loss of the
+// sender is as good as known.
+type slowReader struct {
+	node   *Node
+	events chan string
+}
+
+func (r *slowReader) Deliver(m *fabric.Message) {
+	for there := true; there; runtime.Gosched() {
+		r.node.mu.Lock()
+		there = len(r.node.peers) > 0
+		r.node.mu.Unlock()
+	}
+	for range 1000 {
+		runtime.Gosched()
+	}
+	r.events <- fmt.Sprint(m.ID)
+}
+
+func (r *slowReader) Lost(uint32) { r.events <- "lost" }
+
+// A process is lost when all is delivered that it sent before it ended, by
+// whatever connection.
+func TestLossComesLast(t *testing.T) {
+	r := &slowReader{events: make(chan string, 10)}
+	n, err := Join(t.TempDir(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.node = n
+	l := listen(t, n, other(n))
+	dial := func(b []byte) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("unix", n.socket(n.Slot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	// One that was stopped in the middle of a message is not waited for.
+	defer dial(frame(t, message(100, nil))[:20]).Close()
+	for range 10 {
+		n.Send(other(n), message(0, nil))
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := dial(slices.Concat(frame(t, message(1, nil)), frame(t, message(2, make([]byte, 100000)))))
+		second := dial(frame(t, message(3, nil)))
+		for _, c := range []net.Conn{conn, first, second} { // as at its end
+			c.Close()
+		}
+		var got []string
+		for range 4 {
+			got = append(got, <-r.events)
+		}
+		if got[3] != "lost" {
+			t.Fatalf("order %q", got)
+		}
 	}
 }
 
