@@ -57,11 +57,11 @@ func (q *QP) run(requests int) (n int) {
 		return 0
 	case q.State == StateErr:
 		return q.flush()
-	}
 	case q.broken:
 		q.Notify(EventQPFatal)
 		q.Fail()
 		return 0
+	}
 	f := q.Device.fabric
 	now := f.Now() // for all of the turn, so that a request is tried once in it
 	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS && !q.broken; {
@@ -477,8 +477,8 @@ func (f *Fabric) spoil(p receiver, a *Arrival) (o outcome, ok bool) {
 // complete ends the receive request that an arrival took. What another process
 // sent is answered before, by requested: the program may see what came, and end.
 func (f *Fabric) complete(p receiver, a *Arrival) {
-	if f.ObserveRecv != nil {
 	a.To = p.QP
+	if f.ObserveRecv != nil {
 		f.ObserveRecv(p.QP, &p.recv, *a)
 	}
 	if f.late.hold {

@@ -75,11 +75,11 @@ type QP struct {
 	landed  []*flight // to use again
 	recv    Receive
 
-	broken bool // see Break
-
 	// A responder that did not take a request takes none behind it, which may be on
 	// their way already, until that one comes again.
 	skipping bool
+
+	broken bool // see Break
 }
 
 // Owner is told what happens to a queue pair.
@@ -222,14 +222,14 @@ func (q *QP) Fail() {
 	}
 	q.State = StateErr
 	q.flush()
-// Break has the queue pair fail at its next turn, for what can't be told by a
-// completion.
-func (q *QP) Break() { q.broken = true }
-
 	if q.HasSRQ {
 		q.Notify(EventLastWQEReached)
 	}
 }
+
+// Break has the queue pair fail at its next turn, for what can't be told by a
+// completion.
+func (q *QP) Break() { q.broken = true }
 
 // flush ends what is posted on a queue pair in ERR. It returns how many
 // requests that were.

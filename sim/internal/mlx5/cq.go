@@ -119,10 +119,10 @@ func (c *CQ) pending() uint32 { return (c.produced - c.consumed) & 0xffffff }
 // put writes the next entry. One that finds no room is the queue's end, and put
 // reports false from then on.
 func (c *CQ) put(e *cqe) bool {
-	n := uint32(1) << c.log
 	if c.failed {
 		return false
 	}
+	n := uint32(1) << c.log
 	if c.pending() >= n {
 		c.consumed = (c.record + cqConsumer).LoadBE32()
 	}
@@ -178,12 +178,12 @@ func (c *CQ) put(e *cqe) bool {
 	return true
 }
 
-// Poll fires an event if the program asked for one and there is cause. It is
 func (c *CQ) fail() {
 	c.failed = true
 	c.Failed()
 }
 
+// Poll fires an event if the program asked for one and there is cause. It is
 // called at every completion, so that the events of several queues on one
 // channel come in the order of the completions, and now and then, since a
 // program may ask after the fact.
