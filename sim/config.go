@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"time"
 
@@ -86,12 +87,14 @@ const (
 // default: sim_mlx5_0 and sim_mlx5_1, each with one active Ethernet port, and
 // sim_efa_0.
 type Config struct {
+	// Devices are up to 4096. Nil stands for the default, an empty slice for a
+	// process without any.
 	Devices []DeviceConfig
 
 	// Patience is how long a request of a reliable connection waits for a peer
 	// that may still come, one that is not ready to receive or whose port is
 	// down, before it fails with "transport retry counter exceeded". A peer that
-	// is gone is not waited for. Default: 10 s.
+	// is gone is not waited for. It is not negative. Default: 10 s.
 	Patience time.Duration
 
 	// StrictDoorbells has ConnectX devices execute a send request only after its
@@ -110,7 +113,7 @@ type DeviceConfig struct {
 	Ports []PortConfig // default: one
 
 	NUMANode   int    // what the system says; -1 for none
-	PCIAddress string // default: 0000:01:00.0, 0000:02:00.0, … by place
+	PCIAddress string // no other device's; default: 0000:01:00.0, 0000:02:00.0, … by place
 
 	// What an older EFA lacks: RDMA read, RDMA write.
 	NoRead, NoWrite bool
@@ -148,6 +151,9 @@ const gidTableLen = 16
 // efaMTU is what one packet of an EFA carries, and so one send.
 const efaMTU = 8928
 
+// maxDevices bounds what of a device's place goes into addresses.
+const maxDevices = 4096
+
 var defaultDevices = []DeviceConfig{{}, {}, {Model: EFA}}
 
 // build makes the devices of the configuration.
@@ -159,6 +165,12 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 	if order == nil {
 		order = slices.Clone(defaultDevices)
 	}
+	if len(order) > maxDevices {
+		return nil, nil, fmt.Errorf("sim: %d Devices, the limit is %d", len(order), maxDevices)
+	}
+	if c != nil && c.Patience < 0 {
+		return nil, nil, fmt.Errorf("sim: Patience %v is negative", c.Patience)
+	}
 	var devices []*fabric.Device
 	seen := make(map[string]bool)
 	count := make(map[Model]int)
@@ -169,16 +181,20 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 		}
 		count[dc.Model]++
 		if dc.PCIAddress == "" {
-			dc.PCIAddress = fmt.Sprintf("0000:%02x:00.0", i+1)
+			dc.PCIAddress = fmt.Sprintf("%04x:%02x:00.0", (i+1)>>8, (i+1)&0xff)
 		}
 		d, err := dc.build(i)
-		if err == nil && seen[dc.Name] {
+		switch {
+		case err != nil:
+		case seen[dc.Name]:
 			err = errors.New("name is taken")
+		case seen[dc.PCIAddress]:
+			err = fmt.Errorf("PCIAddress %s is taken", dc.PCIAddress)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("sim: device %d (%s): %w", i, dc.Name, err)
 		}
-		seen[dc.Name] = true
+		seen[dc.Name], seen[dc.PCIAddress] = true, true // no name has a colon
 		devices = append(devices, d)
 	}
 	return devices, order, nil
@@ -194,6 +210,12 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	}
 	if len(dc.Name) > 63 || !isWord(dc.Name) {
 		return nil, fmt.Errorf("name %q is not 1 to 63 letters, digits, dashes or underscores", dc.Name)
+	}
+	if !pciAddress.MatchString(dc.PCIAddress) {
+		return nil, fmt.Errorf("PCIAddress %q is not of the form 0000:00:00.0, in lower-case hexadecimal", dc.PCIAddress)
+	}
+	if dc.NUMANode < -1 {
+		return nil, fmt.Errorf("NUMANode %d is less than -1", dc.NUMANode)
 	}
 	d := &fabric.Device{Name: dc.Name, Limits: m.limits}
 	if dc.Model == EFA {
@@ -239,6 +261,9 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	return d, nil
 }
 
+// pciAddress is a domain, a bus, a device and a function.
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+
 func isWord(s string) bool {
 	for _, r := range s {
 		if !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-') {
@@ -256,7 +281,7 @@ var mtus = []int{1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 	p := &fabric.Port{
 		Number:     uint8(place + 1),
-		MAC:        [6]byte{0x02, 0x51, 0x4d, 0, byte(device), byte(place)},
+		MAC:        [6]byte{0x02, 0x51, 0x4d, byte(device >> 8), byte(device), byte(place)},
 		PKeys:      slices.Clone(pc.PKeys),
 		MaxMTU:     5,
 		ActiveMTU:  5,
@@ -363,7 +388,7 @@ func defaultGIDs(p *fabric.Port, device, place int) []GIDEntry {
 	if p.LinkLayer != fabric.LinkEthernet {
 		return []GIDEntry{{Addr: linkLocal}}
 	}
-	v4 := netip.AddrFrom4([4]byte{10, 77, byte(place), byte(device + 1)})
+	v4 := netip.AddrFrom4([4]byte{10, byte(77 + (device+1)>>8), byte(place), byte(device + 1)})
 	return []GIDEntry{{linkLocal, RoCEv1}, {linkLocal, RoCEv2}, {v4, RoCEv1}, {v4, RoCEv2}}
 }
 
