@@ -2,29 +2,10 @@ package rdma_test
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdma"
 )
-
-// drainCQ polls until n completions came.
-func drainCQ(b *testing.B, cq *rdma.CQ, wcs []rdma.WC, n int) {
-	for n > 0 {
-		k, err := cq.Poll(wcs)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for i := range k {
-			if wcs[i].Status != rdma.WCSuccess {
-				b.Fatal(wcs[i].Err())
-			}
-		}
-		if n -= k; k == 0 {
-			runtime.Gosched()
-		}
-	}
-}
 
 // BenchmarkPost fills and posts writes and polls their completions, many per
 // call; the time is that of one batch.

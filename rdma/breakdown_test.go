@@ -49,11 +49,7 @@ func TestQPFatalEndsItsOperations(t *testing.T) {
 // A device that fails is told to everyone who waits for it.
 func TestDeviceFatalIsToldToAllWaiters(t *testing.T) {
 	f, a, b := fabricPair(t, nil, nil)
-	cq, err := a.dev.CreateCQ(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { check(t, cq.Close()) }()
+	cq := newCQ(t, a.dev)
 	events, err := a.dev.Events()
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +105,7 @@ func TestCQErrorIsToldToItsWaiters(t *testing.T) {
 // all that there was can be closed, in any order.
 func TestRemovedDevice(t *testing.T) {
 	f, a, b := fabricPair(t, nil, nil)
-	cq, err := a.dev.CreateCQ(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { check(t, cq.Close()) }()
+	newCQ(t, a.dev) // which nobody uses
 	memory := a.newMemory(t)
 	recv, err := a.qp.StartRecv(deadline(t), memory.View())
 	check(t, err)

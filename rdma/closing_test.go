@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -191,4 +192,71 @@ func TestCollectorWorksWhileMemoryIsLent(t *testing.T) {
 	if leaks := handle.TakeLeaks(); len(leaks) != 1 || leaks[0].Kind != "Memory" {
 		t.Errorf("reported as leaked: %+v, want one Memory", leaks)
 	}
+}
+
+// Close reports what a device had not yet begun as flushed, each request once
+// and after those that it had done.
+func TestCloseReportsWhatTheDeviceHadNotBegun(t *testing.T) {
+	onEachType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
+		const posted, done = 8, 3
+		var mem *rdma.Memory
+		var cq *rdma.CQ
+		var qp interface {
+			Batch() *rdma.Batch
+			RecvBatch() *rdma.RecvBatch
+			Close() error
+		}
+		var request func(batch *rdma.Batch, token uint64)
+		if kind == rdma.RC {
+			a, own := newBatchSide(t, device, nil)
+			b := newSide(t, device, nil)
+			connect(t, a, b)
+			qp, mem, cq = a.qp, a.mem, own
+			request = func(batch *rdma.Batch, token uint64) {
+				batch.Write(slice(t, mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), token)
+			}
+		} else {
+			a, own := newBatchStation(t, device, kind, nil)
+			b := newStation(t, device, kind, nil)
+			peer := a.peerOf(t, b)
+			qp, mem, cq = a.qp, a.mem, own
+			request = func(batch *rdma.Batch, token uint64) {
+				_, err := b.qp.StartRecv(deadline(t), slice(t, b.mem, 100*token, 100))
+				check(t, err)
+				batch.To(peer).Send(slice(t, mem, 0, 8), token)
+			}
+		}
+		f.Pause()
+		batch, recvs := qp.Batch(), qp.RecvBatch()
+		for i := range uint64(posted) {
+			request(batch, i)
+			recvs.Recv(slice(t, mem, 1000, 100), posted+i)
+		}
+		for _, post := range []func() (int, error){batch.Post, recvs.Post} {
+			if _, err := post(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := f.Step(done); n != done {
+			t.Fatalf("the device did %d requests, want %d", n, done)
+		}
+		check(t, qp.Close())
+		next := map[bool]uint64{false: 0, true: posted} // of requests, of receives
+		for _, wc := range waitFor(t, cq, 2*posted) {
+			recv := wc.Token >= posted
+			if wc.Token != next[recv] {
+				t.Errorf("request %d ended, want %d", wc.Token, next[recv])
+			}
+			next[recv]++
+			if wc.Token < done {
+				check(t, wc.Err())
+			} else if flushed := wantStatus(t, "a request that was not begun", wc.Err(), rdma.WCWRFlushErr); !errors.Is(flushed, os.ErrClosed) || wc.Bytes != 0 || wc.HasImm || wc.SrcQP != 0 {
+				t.Errorf("request %d ended with %v: %+v", wc.Token, flushed, wc)
+			}
+		}
+		var more [1]rdma.WC
+		if n, err := cq.Poll(more[:]); n != 0 || err != nil {
+			t.Errorf("one more completion: %+v, error %v", more[0], err)
+		}
+	}, rdma.RC, rdma.UD, rdma.SRD)
 }

@@ -17,17 +17,15 @@ import (
 // in the same domain and with the same completion queue, go on.
 func TestOneBadPeerEndsNobodyElse(t *testing.T) {
 	devices := rdmatest.Devices(t, 2)
-	a, cq := newBatchSide(t, devices[0], &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 16, MaxRecvWR: 16, Timeout: 10 * time.Millisecond, RetryCount: 1}})
+	cfg := &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 16, MaxRecvWR: 16, Timeout: 10 * time.Millisecond, RetryCount: 1}}
+	site := newSite(t, devices[0])
+	cfg = site.withCQ(t, cfg)
+	a, cq := site.withQP(t, cfg), cfg.CQ
 	good := newSide(t, devices[1], nil)
 	connect(t, a, good)
 	// another returns one more queue pair beside a's, and its peer.
 	another := func(t *testing.T) (own, peer *side) {
-		qp, err := a.dom.CreateQP(&rdma.QPConfig{CQ: cq, Config: rdma.Config{MaxSendWR: 16, MaxRecvWR: 16, Timeout: 10 * time.Millisecond, RetryCount: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { check(t, qp.Close()) })
-		return &side{dev: a.dev, dom: a.dom, qp: qp, mem: a.mem}, newSide(t, devices[1], nil)
+		return a.withQP(t, cfg), newSide(t, devices[1], nil)
 	}
 	const token = 77
 	failed := func(t *testing.T, batch *rdma.Batch, want rdma.WCStatus) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -27,6 +26,8 @@ func onEachType(t *testing.T, test func(t *testing.T, f *sim.Fabric, device stri
 			f := newFabric(t, nil)
 			device := f.Devices()[0]
 			switch kind {
+			case rdma.RC:
+				rdmatest.Needs(t, device, rdmatest.Connections)
 			case rdma.SRD:
 				rdmatest.Needs(t, device, rdmatest.ReliableDatagrams)
 			case rdma.DCInitiator:
@@ -130,77 +131,12 @@ func TestMemoryClosedUnderDatagramsStays(t *testing.T) {
 	})
 }
 
-// Close reports what a device had not yet begun as flushed, each request once.
-func TestCloseReportsEveryDatagramOnce(t *testing.T) {
-	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
-		const posted, done = 8, 3
-		dev := openDevice(t, device, nil)
-		cq := newCQ(t, dev)
-		dom, err := dev.Domain("test")
-		check(t, err)
-		mem, err := dom.Alloc(memSize, nil)
-		check(t, err)
-		t.Cleanup(func() { check(t, mem.Close()) })
-		qp, err := makers[kind](dom, &rdma.QPConfig{CQ: cq})
-		if err != nil {
-			t.Fatal(err)
-		}
-		other := newStation(t, device, kind, nil)
-		endpoint, err := other.qp.Endpoint()
-		check(t, err)
-		peer, err := qp.Peer(deadline(t), endpoint)
-		check(t, err)
-		f.Pause()
-		batch, recvs := qp.Batch().To(peer), qp.RecvBatch()
-		for i := range uint64(posted) {
-			_, err := other.qp.StartRecv(deadline(t), slice(t, other.mem, 100*i, 100))
-			check(t, err)
-			batch.Send(slice(t, mem, 0, 8), i)
-			recvs.Recv(slice(t, mem, 1000, 100), posted+i)
-		}
-		for _, post := range []func() (int, error){batch.Post, recvs.Post} {
-			if _, err := post(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := f.Step(done); n != done {
-			t.Fatalf("the device did %d requests, want %d", n, done)
-		}
-		check(t, qp.Close())
-		seen, good := make(map[uint64]int), 0
-		for _, wc := range waitFor(t, cq, 2*posted) {
-			seen[wc.Token]++
-			if err := wc.Err(); err == nil {
-				good++
-			} else if !errors.Is(err, os.ErrClosed) || wc.Status != rdma.WCWRFlushErr || wc.Bytes != 0 || wc.HasImm || wc.SrcQP != 0 {
-				t.Errorf("request %d ended with %v: %+v", wc.Token, err, wc)
-			}
-		}
-		if len(seen) != 2*posted || good != done {
-			t.Errorf("requests were reported %v times, %d of them as done, want each once and %d", seen, good, done)
-		}
-	})
-}
-
 // Mistakes are told apart, and before anything goes to the device.
 func TestBatchOfDatagramsRefusesMistakes(t *testing.T) {
 	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
-		dev := openDevice(t, device, nil)
-		dom, err := dev.Domain("test")
-		check(t, err)
-		mem, err := dom.Alloc(memSize, nil)
-		check(t, err)
-		t.Cleanup(func() { check(t, mem.Close()) })
 		const depth = 4
-		qp, err := makers[kind](dom, &rdma.QPConfig{CQ: newCQ(t, dev), Config: rdma.Config{MaxSendWR: depth}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { check(t, qp.Close()) })
-		endpoint, err := qp.Endpoint()
-		check(t, err)
-		peer, err := qp.Peer(deadline(t), endpoint)
-		check(t, err)
+		own, _ := newBatchStation(t, device, kind, &rdma.QPConfig{Config: rdma.Config{MaxSendWR: depth}})
+		qp, mem, peer := own.qp, own.mem, own.peerOf(t, own)
 		pieces := make([]rdma.View, qp.Cap().MaxSendSGE+1)
 		for i := range pieces {
 			pieces[i] = slice(t, mem, 0, 1)

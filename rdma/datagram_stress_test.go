@@ -27,16 +27,8 @@ func receiverOf(t testing.TB, device string, kind rdma.QPType) *station {
 func TestQueuePairClosedUnderManyPeers(t *testing.T) {
 	const posters, receivers, perBatch = 4, 3, 5
 	onEachType(t, func(t *testing.T, _ *sim.Fabric, device string, kind rdma.QPType) {
-		dev := openDevice(t, device, nil)
-		cq := newCQ(t, dev)
-		dom, err := dev.Domain("test")
-		check(t, err)
-		mem, err := dom.Alloc(memSize, nil)
-		check(t, err)
-		qp, err := makers[kind](dom, &rdma.QPConfig{CQ: cq, Config: rdma.Config{MaxSendWR: 16}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		own, cq := newBatchStation(t, device, kind, &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 16}})
+		qp, mem := own.qp, own.mem
 		ctx := deadline(t)
 		var endpoints []rdma.Endpoint
 		for range receivers {

@@ -16,10 +16,8 @@ import (
 
 // station is a queue pair without a connection, and memory.
 type station struct {
-	dev *rdma.Device
-	dom *rdma.Domain
-	qp  *rdma.DatagramQP
-	mem *rdma.Memory
+	site
+	qp *rdma.DatagramQP
 }
 
 // makers make queue pairs without a connection, by their type.
@@ -30,55 +28,39 @@ var makers = map[rdma.QPType]func(*rdma.Domain, *rdma.QPConfig) (*rdma.DatagramQ
 	rdma.DCTarget:    (*rdma.Domain).CreateDCTarget,
 }
 
+// withDatagrams makes a queue pair without a connection there.
+func (s site) withDatagrams(t testing.TB, kind rdma.QPType, cfg *rdma.QPConfig) *station {
+	t.Helper()
+	qp, err := makers[kind](s.dom, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, qp.Close()) })
+	return &station{s, qp}
+}
+
 // newStation opens a device and makes memory and a queue pair on it.
 func newStation(t testing.TB, device string, kind rdma.QPType, cfg *rdma.QPConfig) *station {
 	t.Helper()
-	return newStationWith(t, device, kind, func(*rdma.Device) *rdma.QPConfig { return cfg })
+	return newSite(t, device).withDatagrams(t, kind, cfg)
 }
 
-// newStationWith is newStation with a configuration that needs the device.
-func newStationWith(t testing.TB, device string, kind rdma.QPType, config func(*rdma.Device) *rdma.QPConfig) *station {
+// newBatchStation is newStation with a completion queue of the caller.
+func newBatchStation(t testing.TB, device string, kind rdma.QPType, cfg *rdma.QPConfig) (*station, *rdma.CQ) {
 	t.Helper()
-	s := &station{dev: openDevice(t, device, nil)}
-	var err error
-	if s.dom, err = s.dev.Domain("test"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, s.dom.Close()) })
-	if s.mem, err = s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: accessOn(s.dev)}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, s.mem.Close()) })
-	if s.qp, err = makers[kind](s.dom, config(s.dev)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, s.qp.Close()) })
-	return s
+	s := newSite(t, device)
+	cfg = s.withCQ(t, cfg)
+	return s.withDatagrams(t, kind, cfg), cfg.CQ
 }
 
 // peerOf returns other as a peer of s.
 func (s *station) peerOf(t testing.TB, other *station) *rdma.Peer {
 	t.Helper()
-	endpoint, err := other.qp.Endpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	peer, err := s.qp.Peer(deadline(t), endpoint)
+	peer, err := s.qp.Peer(deadline(t), endpointOf(t, other.qp))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return peer
-}
-
-// newCQ returns a completion queue of the device for a queue pair.
-func newCQ(t testing.TB, device *rdma.Device) *rdma.CQ {
-	t.Helper()
-	cq, err := device.CreateCQ(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, cq.Close()) })
-	return cq
 }
 
 func TestDatagramsArriveWithTheirHeader(t *testing.T) {
@@ -117,30 +99,18 @@ func TestDatagramsArriveWithTheirHeader(t *testing.T) {
 // One queue pair reaches many, each request another.
 func TestBatchOfDatagramsToManyPeers(t *testing.T) {
 	device := rdmatest.Devices(t, 1)[0]
-	dev := openDevice(t, device, nil)
-	cq := newCQ(t, dev)
-	dom, err := dev.Domain("test")
-	check(t, err)
-	sender, err := dom.CreateUD(&rdma.QPConfig{CQ: cq})
-	check(t, err)
-	mem, err := dom.Alloc(memSize, nil)
-	check(t, err)
-	t.Cleanup(func() { check(t, errors.Join(sender.Close(), mem.Close())) })
-	fill(t, mem, 5)
+	sender, cq := newBatchStation(t, device, rdma.UD, nil)
+	fill(t, sender.mem, 5)
 
 	const receivers = 5
-	batch := sender.Batch()
+	batch := sender.qp.Batch()
 	var recvs []*rdma.Op
 	var stations []*station
 	for i := range uint64(receivers) {
 		s := newStation(t, device, rdma.UD, nil)
-		endpoint, err := s.qp.Endpoint()
-		check(t, err)
-		peer, err := sender.Peer(deadline(t), endpoint)
-		check(t, err)
 		recv, err := s.qp.StartRecv(deadline(t), s.mem.View())
 		check(t, err)
-		batch.To(peer).Send(slice(t, mem, i*100, 100), i)
+		batch.To(sender.peerOf(t, s)).Send(slice(t, sender.mem, i*100, 100), i)
 		stations, recvs = append(stations, s), append(recvs, recv)
 	}
 	if n, err := batch.Post(); n != receivers || err != nil {
@@ -153,7 +123,7 @@ func TestBatchOfDatagramsToManyPeers(t *testing.T) {
 	}
 	for i, recv := range recvs {
 		check(t, recv.Wait(deadline(t)))
-		same(t, fmt.Sprint("message ", i), contents(t, stations[i].mem)[rdma.GRHSize:], contents(t, mem)[i*100:][:100])
+		same(t, fmt.Sprint("message ", i), contents(t, stations[i].mem)[rdma.GRHSize:], contents(t, sender.mem)[i*100:][:100])
 	}
 }
 
@@ -163,8 +133,7 @@ func TestPeersAreSharedBoundedAndClosed(t *testing.T) {
 	a, b, c := newStation(t, device, rdma.UD, &rdma.QPConfig{MaxPeers: 1}), newStation(t, device, rdma.UD, nil), newStation(t, device, rdma.UD, nil)
 	toB := a.peerOf(t, b)
 	again := a.peerOf(t, b)
-	endpointC, err := c.qp.Endpoint()
-	check(t, err)
+	endpointC := endpointOf(t, c.qp)
 	if _, err := a.qp.Peer(ctx, endpointC); err == nil || !strings.Contains(err.Error(), "1 peers are open, the limit is MaxPeers") {
 		t.Errorf("a peer too many: %v", err)
 	}
@@ -191,40 +160,27 @@ func TestPeersAreSharedBoundedAndClosed(t *testing.T) {
 func TestRequestsNeedTheRightDestination(t *testing.T) {
 	device := rdmatest.Devices(t, 1)[0]
 	rdmatest.Needs(t, device, rdmatest.Connections)
-	dev := openDevice(t, device, nil)
-	cfg := &rdma.QPConfig{CQ: newCQ(t, dev)}
-	dom, err := dev.Domain("test")
-	check(t, err)
-	mem, err := dom.Alloc(4096, nil)
-	check(t, err)
-	datagrams, err := dom.CreateUD(cfg)
-	check(t, err)
-	cfg.Config = rdma.Config{MaxSendWR: 16, MaxRecvWR: 16}
-	cfg.CQ = newCQ(t, dev)
-	connected, err := dom.CreateQP(cfg)
-	check(t, err)
+	s := newSite(t, device)
+	small := &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 16, MaxRecvWR: 16}}
+	datagrams, connected := s.withDatagrams(t, rdma.UD, s.withCQ(t, nil)).qp, s.withQP(t, s.withCQ(t, small)).qp
 	other := newStation(t, device, rdma.UD, nil)
-	t.Cleanup(func() { check(t, errors.Join(datagrams.Close(), connected.Close(), mem.Close())) })
 	peer := other.peerOf(t, other)
 
 	for want, batch := range map[string]*rdma.Batch{
-		"no destination":           datagrams.Batch().Send(mem.View(), 1),
-		"one of another":           datagrams.Batch().To(peer).Send(mem.View(), 1),
-		"has no other destination": connected.Batch().To(peer).Send(mem.View(), 1),
+		"no destination":           datagrams.Batch().Send(s.mem.View(), 1),
+		"one of another":           datagrams.Batch().To(peer).Send(s.mem.View(), 1),
+		"has no other destination": connected.Batch().To(peer).Send(s.mem.View(), 1),
 	} {
 		if n, err := batch.Post(); n != 0 || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("posted %d, error %v, want %q", n, err, want)
 		}
 	}
 
-	endpoint, err := connected.Endpoint()
-	check(t, err)
+	endpoint := endpointOf(t, connected)
 	if _, err := datagrams.Peer(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "a queue pair of type UD does not send to one of type RC") {
 		t.Errorf("a connected queue pair as peer: %v", err)
 	}
-	if endpoint, err = datagrams.Endpoint(); err != nil {
-		t.Fatal(err)
-	}
+	endpoint = endpointOf(t, datagrams)
 	if err := connected.Connect(deadline(t), endpoint); err == nil || !strings.Contains(err.Error(), "type UD") {
 		t.Errorf("connecting to datagrams: %v", err)
 	}
@@ -239,8 +195,7 @@ func TestDatagramsNeedTheKey(t *testing.T) {
 	device := rdmatest.Devices(t, 1)[0]
 	ctx := deadline(t)
 	a, b := newStation(t, device, rdma.UD, nil), newStation(t, device, rdma.UD, nil)
-	endpoint, err := b.qp.Endpoint()
-	check(t, err)
+	endpoint := endpointOf(t, b.qp)
 	if endpoint.QKey == 0 || endpoint.QKey>>31 != 0 {
 		t.Errorf("the key is %#x", endpoint.QKey)
 	}
@@ -313,8 +268,7 @@ func TestPeersOfOneEndpointEndEachByItself(t *testing.T) {
 		t.Errorf("send to a peer that was closed: %v", err)
 	}
 
-	endpoint, err := b.qp.Endpoint()
-	check(t, err)
+	endpoint := endpointOf(t, b.qp)
 	wire, err := endpoint.MarshalBinary()
 	check(t, err)
 	connA, stranger := net.Pipe()
@@ -343,9 +297,7 @@ func TestCanAnswersForEveryOpcode(t *testing.T) {
 	rdmatest.NeedsEmulation(t)
 	device := rdmatest.Devices(t, 1)[0]
 	for kind, create := range makers {
-		dom, err := openDevice(t, device, nil).Domain("test")
-		check(t, err)
-		qp, err := create(dom, nil)
+		qp, err := create(openDomain(t, device, nil), nil)
 		if errors.Is(err, errors.ErrUnsupported) {
 			continue
 		} else if err != nil {
@@ -371,20 +323,17 @@ func TestClosingFlushesDatagrams(t *testing.T) {
 	check(t, err)
 	check(t, s.mem.Close())
 	check(t, s.qp.Close())
-	var failed *rdma.CompletionError
-	if err := recv.Wait(ctx); !errors.As(err, &failed) || failed.Status != rdma.WCWRFlushErr || !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a receive of a closed queue pair: %v", err)
+	if flushed := wantStatus(t, "a receive of a closed queue pair", recv.Wait(ctx), rdma.WCWRFlushErr); !errors.Is(flushed, os.ErrClosed) {
+		t.Errorf("a receive of a closed queue pair: %v", flushed)
 	}
 	<-s.mem.Released()
 }
 
 func TestTypesThatTheBackendLacks(t *testing.T) {
 	rdmatest.NeedsEmulation(t)
-	dev := openDevice(t, rdmatest.Devices(t, 1)[0], nil)
-	dom, err := dev.Domain("test")
-	check(t, err)
+	dom := openDomain(t, rdmatest.Devices(t, 1)[0], nil)
 	lacks := rdma.SRD
-	if dev.Backend() == "efa" {
+	if dom.Device().Backend() == "efa" {
 		lacks = rdma.DCTarget
 	}
 	if _, err := makers[lacks](dom, nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), fmt.Sprintf("has no %s queue pairs", lacks)) {
@@ -440,8 +389,7 @@ func TestDynamicConnections(t *testing.T) {
 	}
 
 	// Whoever does not know the key of a target is refused.
-	endpoint, err := targets[0].qp.Endpoint()
-	check(t, err)
+	endpoint := endpointOf(t, targets[0].qp)
 	endpoint.QKey ^= 1
 	stranger, err := a.qp.Peer(ctx, endpoint)
 	check(t, err)
@@ -486,9 +434,7 @@ func TestTargetClosedWithReceives(t *testing.T) {
 func needsDC(t testing.TB, device string) {
 	t.Helper()
 	rdmatest.Needs(t, device, rdmatest.DynamicConnections)
-	dev := openDevice(t, device, nil)
-	dom, err := dev.Domain("probe")
-	check(t, err)
+	dom := openDomain(t, device, nil)
 	qp, err := dom.CreateDCTarget(nil)
 	if errors.Is(err, errors.ErrUnsupported) {
 		rdmatest.Skip(t, "needs dynamic connections, which the mlx5 backend has: "+err.Error())

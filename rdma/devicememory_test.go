@@ -14,7 +14,7 @@ import (
 )
 
 // deviceMemory allocates memory of the device for the length of a test.
-func (s *side) deviceMemory(t testing.TB, n int) *rdma.Memory {
+func (s *site) deviceMemory(t testing.TB, n int) *rdma.Memory {
 	t.Helper()
 	m, err := s.dom.AllocDeviceMemory(n, &rdma.MemoryConfig{Access: allRemote})
 	if err != nil {

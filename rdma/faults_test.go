@@ -165,9 +165,8 @@ func TestFailureIsTheCauseOfWhatIsFlushed(t *testing.T) {
 					t.Errorf("completion %d is %+v, error %v; want it flushed because of %v", i+2, wc, wc.Err(), want.status)
 				}
 			}
-			var first *rdma.CompletionError
-			if !errors.As(a.qp.Err(), &first) || first.Status != want.status || first.VendorErr != 0x42 {
-				t.Errorf("the queue pair's error is %v", a.qp.Err())
+			if first := wantStatus(t, "the queue pair", a.qp.Err(), want.status); first.VendorErr != 0x42 {
+				t.Errorf("the queue pair's error is %v", first)
 			}
 		})
 	}
@@ -205,11 +204,7 @@ func TestTransfersOutlastTrouble(t *testing.T) {
 func TestRNRStormEndsWhereRetriesDo(t *testing.T) {
 	f, a, _ := fabricPair(t, nil, &rdma.QPConfig{Config: rdma.Config{RNRRetry: 3, MinRNRTimer: 10 * time.Microsecond}})
 	storm := plan(t, f.FailRequest, sim.RequestFault{Op: sim.Send, RNR: true, Times: -1})
-	err := a.qp.Send(deadline(t), slice(t, a.mem, 0, 8))
-	var failure *rdma.CompletionError
-	if !errors.As(err, &failure) || failure.Status != rdma.WCRNRRetryExcErr {
-		t.Errorf("error %v, want RNR_RETRY_EXC_ERR", err)
-	}
+	wantStatus(t, "a message", a.qp.Send(deadline(t), slice(t, a.mem, 0, 8)), rdma.WCRNRRetryExcErr)
 	if storm.Hits() != 4 {
 		t.Errorf("tried %d times, want once and 3 retries", storm.Hits())
 	}
@@ -239,11 +234,7 @@ func TestTransfersOutlastALinkThatFlaps(t *testing.T) {
 func TestLinkThatStaysDownEndsTransfers(t *testing.T) {
 	f, a, b := fabricPair(t, &sim.Config{Patience: time.Millisecond}, nil)
 	check(t, simDevice(t, f, b.dev.Name()).SetLink(1, false))
-	err := a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote())
-	var failure *rdma.CompletionError
-	if !errors.As(err, &failure) || failure.Status != rdma.WCRetryExcErr {
-		t.Errorf("error %v, want RETRY_EXC_ERR", err)
-	}
+	wantStatus(t, "write", a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote()), rdma.WCRetryExcErr)
 }
 
 // Memory that is closed under requests stays until the last of them has ended.

@@ -64,18 +64,18 @@ func TestOperationKeepsItsQueuePair(t *testing.T) {
 // Children of a closed device go on, in any order of closing.
 func TestQueuePairOutlivesItsParents(t *testing.T) {
 	a, cq := newBatchSide(t, rdmatest.Devices(t, 1)[0], nil)
-	b := &side{dev: a.dev, dom: a.dom, qp: a.qp, mem: a.newMemory(t)}
+	target := a.newMemory(t)
 	connect(t, a, a)
 	check(t, a.dev.Close())
 	check(t, a.dom.Close())
 	fill(t, a.mem, 1)
-	if _, err := a.qp.Batch().Write(a.mem.View(), b.mem.Remote(), 1).Post(); err != nil {
+	if _, err := a.qp.Batch().Write(a.mem.View(), target.Remote(), 1).Post(); err != nil {
 		t.Fatal(err)
 	}
 	if wc := waitFor(t, cq, 1)[0]; wc.Err() != nil {
 		t.Error(wc.Err())
 	}
-	same(t, "memory", contents(t, b.mem), contents(t, a.mem))
+	same(t, "memory", contents(t, target), contents(t, a.mem))
 	check(t, cq.Close())
 	check(t, a.qp.Close())
 }
@@ -104,12 +104,7 @@ func TestRefusedQueuePairLeavesNothing(t *testing.T) {
 func TestQueuePairRefusesForeignCompletionQueues(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	s := newSide(t, name, nil)
-	other := openDevice(t, name, nil)
-	cq, err := other.CreateCQ(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { check(t, cq.Close()) }()
+	cq := newCQ(t, openDevice(t, name, nil))
 	if _, err := s.dom.CreateQP(&rdma.QPConfig{CQ: cq}); err == nil {
 		t.Error("a completion queue of another opening of the device was accepted")
 	}
@@ -120,27 +115,16 @@ func TestQueuePairRefusesForeignCompletionQueues(t *testing.T) {
 
 // Requests of both queues can go to different completion queues.
 func TestTwoCompletionQueues(t *testing.T) {
-	a := newSide(t, rdmatest.Devices(t, 1)[0], nil)
-	var cqs [2]*rdma.CQ
-	for i := range cqs {
-		cq, err := a.dev.CreateCQ(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { check(t, cq.Close()) }()
-		cqs[i] = cq
-	}
-	qp, err := a.dom.CreateQP(&rdma.QPConfig{CQ: cqs[0], RecvCQ: cqs[1]})
-	if err != nil {
+	device := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, device, rdmatest.Connections)
+	s := newSite(t, device)
+	cqs := [2]*rdma.CQ{newCQ(t, s.dev), newCQ(t, s.dev)}
+	a := s.withQP(t, &rdma.QPConfig{CQ: cqs[0], RecvCQ: cqs[1]})
+	connect(t, a, a)
+	if _, err := a.qp.RecvBatch().Recv(slice(t, a.mem, 0, 8), 1).Post(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { check(t, qp.Close()) }()
-	self := &side{dev: a.dev, dom: a.dom, qp: qp, mem: a.mem}
-	connect(t, self, self)
-	if _, err := qp.RecvBatch().Recv(slice(t, a.mem, 0, 8), 1).Post(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := qp.Batch().Send(slice(t, a.mem, 8, 8), 2).Post(); err != nil {
+	if _, err := a.qp.Batch().Send(slice(t, a.mem, 8, 8), 2).Post(); err != nil {
 		t.Fatal(err)
 	}
 	if wc := waitFor(t, cqs[0], 1)[0]; wc.Token != 2 || wc.Opcode != rdma.OpSend {

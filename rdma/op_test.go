@@ -27,7 +27,8 @@ var places = []struct {
 	}},
 	{"one queue pair", func(t testing.TB, cfg *rdma.QPConfig) (a, b *side) {
 		a = newSide(t, rdmatest.Devices(t, 1)[0], cfg)
-		b = &side{dev: a.dev, dom: a.dom, qp: a.qp, mem: a.newMemory(t)}
+		b = &side{a.site, a.qp}
+		b.mem = a.newMemory(t)
 		connect(t, a, a)
 		return a, b
 	}},
@@ -157,18 +158,16 @@ func TestBadRKeyIsReportedAndKept(t *testing.T) {
 	bad := b.mem.Remote()
 	bad.RKey ^= 0xff00
 	err := a.qp.Write(ctx, slice(t, a.mem, 0, 100), mustSlice(t, bad, 0, 100))
-	var failure *rdma.CompletionError
-	if !errors.As(err, &failure) || failure.Status != rdma.WCRemAccessErr || failure.QPN != a.qp.QPN() || failure.Opcode != rdma.OpWrite {
-		t.Fatalf("error %v, want REM_ACCESS_ERR of a write", err)
+	failure := wantStatus(t, "a write by a bad key", err, rdma.WCRemAccessErr)
+	if failure.QPN != a.qp.QPN() || failure.Opcode != rdma.OpWrite {
+		t.Fatalf("error %v, want that of a write", err)
 	}
 	// The rest is flushed, and says because of what.
 	err = a.qp.Write(ctx, slice(t, a.mem, 0, 100), mustSlice(t, b.mem.Remote(), 0, 100))
-	var flushed *rdma.CompletionError
-	if !errors.As(err, &flushed) || flushed.Status != rdma.WCWRFlushErr || flushed.Cause != a.qp.Err() {
+	if flushed := wantStatus(t, "the next write", err, rdma.WCWRFlushErr); flushed.Cause != a.qp.Err() {
 		t.Errorf("error %v, want a flush because of %v", err, a.qp.Err())
 	}
-	var first *rdma.CompletionError
-	if !errors.As(a.qp.Err(), &first) || *first != *failure {
+	if first := wantStatus(t, "the queue pair", a.qp.Err(), rdma.WCRemAccessErr); *first != *failure {
 		t.Errorf("the queue pair keeps %v, want its first failure %v", a.qp.Err(), failure)
 	}
 	if state, err := a.qp.State(); err != nil || state != rdma.QPErr {
@@ -190,11 +189,7 @@ func TestContextEndsTheWaitNotTheRequest(t *testing.T) {
 		t.Errorf("wait: %v, want context.Canceled", err)
 	}
 	check(t, m.Close())
-	select {
-	case <-m.Released():
-		t.Fatal("memory was freed under a receive")
-	default:
-	}
+	wantNotReleased(t, m)
 	fill(t, a.mem, 1)
 	check(t, a.qp.Send(deadline(t), slice(t, a.mem, 0, 1000)))
 	check(t, op.Wait(deadline(t)))
@@ -221,11 +216,7 @@ func TestReceiverNotReady(t *testing.T) {
 	})
 	t.Run("no retry", func(t *testing.T) {
 		a, _ := connectedPair(t, &rdma.QPConfig{Config: rdma.Config{RNRRetry: -1}})
-		err := a.qp.Send(deadline(t), slice(t, a.mem, 0, 8))
-		var failure *rdma.CompletionError
-		if !errors.As(err, &failure) || failure.Status != rdma.WCRNRRetryExcErr {
-			t.Errorf("error %v, want RNR_RETRY_EXC_ERR", err)
-		}
+		wantStatus(t, "a message", a.qp.Send(deadline(t), slice(t, a.mem, 0, 8)), rdma.WCRNRRetryExcErr)
 	})
 }
 

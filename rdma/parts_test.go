@@ -67,11 +67,7 @@ func TestFailureOfADroppedOperationIsKept(t *testing.T) {
 	if _, err := a.qp.StartWrite(deadline(t), a.mem.View(), b.mem.Remote()); err != nil {
 		t.Fatal(err)
 	}
-	var flushed *rdma.CompletionError
-	err := a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote())
-	if !errors.As(err, &flushed) || flushed.Status != rdma.WCWRFlushErr {
-		t.Errorf("the next operation: %v, want it flushed", err)
-	}
+	wantStatus(t, "the next operation", a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote()), rdma.WCWRFlushErr)
 	wantStatus(t, "the queue pair", a.qp.Err(), rdma.WCRemAccessErr)
 }
 

@@ -2,6 +2,8 @@ package rdma_test
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -12,12 +14,17 @@ import (
 	"github.com/goverbs/goverbs/rdma"
 )
 
-// side is one end of a connection.
-type side struct {
+// site is a device with a domain and memory, where a test makes queue pairs.
+type site struct {
 	dev *rdma.Device
 	dom *rdma.Domain
-	qp  *rdma.QP
 	mem *rdma.Memory
+}
+
+// side is one end of a connection.
+type side struct {
+	site
+	qp *rdma.QP
 }
 
 // What peers may do to the memory of a test: all that there is, and what every
@@ -45,42 +52,94 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// newSide opens a device and makes memory and a queue pair on it.
-func newSide(t testing.TB, device string, cfg *rdma.QPConfig) *side {
+// newSite opens a device and makes memory on it.
+func newSite(t testing.TB, device string) site {
 	t.Helper()
-	return newSideWith(t, device, func(*rdma.Device) *rdma.QPConfig { return cfg })
-}
-
-// newSideWith is newSide with a configuration that needs the device.
-func newSideWith(t testing.TB, device string, config func(*rdma.Device) *rdma.QPConfig) *side {
-	t.Helper()
-	rdmatest.Needs(t, device, rdmatest.Connections)
-	s := &side{dev: openDevice(t, device, nil)}
+	s := site{dev: openDevice(t, device, nil)}
 	var err error
 	if s.dom, err = s.dev.Domain("test"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, s.dom.Close()) })
-	if s.mem, err = s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: allRemote}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, s.mem.Close()) })
-	if s.qp, err = s.dom.CreateQP(config(s.dev)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, s.qp.Close()) })
+	s.mem = s.newMemory(t)
 	return s
+}
+
+// newMemory returns another piece of memory.
+func (s *site) newMemory(t testing.TB) *rdma.Memory {
+	t.Helper()
+	m, err := s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: accessOn(s.dev)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, m.Close()) })
+	return m
+}
+
+// withQP makes a queue pair for connections there.
+func (s site) withQP(t testing.TB, cfg *rdma.QPConfig) *side {
+	t.Helper()
+	rdmatest.Needs(t, s.dev.Name(), rdmatest.Connections)
+	qp, err := s.dom.CreateQP(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, qp.Close()) })
+	return &side{s, qp}
+}
+
+// withCQ returns a configuration with a completion queue of the site's device.
+func (s site) withCQ(t testing.TB, cfg *rdma.QPConfig) *rdma.QPConfig {
+	t.Helper()
+	var own rdma.QPConfig
+	if cfg != nil {
+		own = *cfg
+	}
+	own.CQ = newCQ(t, s.dev)
+	return &own
+}
+
+// newCQ returns a completion queue of a device.
+func newCQ(t testing.TB, dev *rdma.Device) *rdma.CQ {
+	t.Helper()
+	cq, err := dev.CreateCQ(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, cq.Close()) })
+	return cq
+}
+
+// newSide opens a device and makes memory and a queue pair on it.
+func newSide(t testing.TB, device string, cfg *rdma.QPConfig) *side {
+	t.Helper()
+	rdmatest.Needs(t, device, rdmatest.Connections)
+	return newSite(t, device).withQP(t, cfg)
+}
+
+// newBatchSide is newSide with a completion queue of the caller.
+func newBatchSide(t testing.TB, device string, cfg *rdma.QPConfig) (*side, *rdma.CQ) {
+	t.Helper()
+	rdmatest.Needs(t, device, rdmatest.Connections)
+	s := newSite(t, device)
+	cfg = s.withCQ(t, cfg)
+	return s.withQP(t, cfg), cfg.CQ
+}
+
+// endpointOf returns what a peer is told of a queue pair.
+func endpointOf(t testing.TB, qp interface{ Endpoint() (rdma.Endpoint, error) }) rdma.Endpoint {
+	t.Helper()
+	endpoint, err := qp.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return endpoint
 }
 
 // connect connects two sides.
 func connect(t testing.TB, a, b *side) {
 	t.Helper()
-	epA, errA := a.qp.Endpoint()
-	epB, errB := b.qp.Endpoint()
-	if errA != nil || errB != nil {
-		t.Fatal(errA, errB)
-	}
-	ctx := deadline(t)
+	ctx, epA, epB := deadline(t), endpointOf(t, a.qp), endpointOf(t, b.qp)
 	if err := a.qp.Connect(ctx, epB); err != nil {
 		t.Fatal(err)
 	}
@@ -130,39 +189,6 @@ func contents(t testing.TB, m *rdma.Memory) []byte {
 	return b
 }
 
-// newMemory returns another piece of memory.
-func (s *side) newMemory(t testing.TB) *rdma.Memory {
-	t.Helper()
-	m, err := s.dom.Alloc(memSize, &rdma.MemoryConfig{Access: allRemote})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, m.Close()) })
-	return m
-}
-
-// newBatchSide is newSide with a completion queue of the caller.
-func newBatchSide(t testing.TB, device string, cfg *rdma.QPConfig) (*side, *rdma.CQ) {
-	t.Helper()
-	if cfg == nil {
-		cfg = new(rdma.QPConfig)
-	}
-	s := newSideWith(t, device, func(dev *rdma.Device) *rdma.QPConfig {
-		if cfg.CQ == nil {
-			cq, err := dev.CreateCQ(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { check(t, cq.Close()) })
-			own := *cfg
-			own.CQ = cq
-			cfg = &own
-		}
-		return cfg
-	})
-	return s, cfg.CQ
-}
-
 // batchPair returns two connected sides on one device with a completion queue each.
 func batchPair(t testing.TB, cfg *rdma.QPConfig) (a, b *side, cqA, cqB *rdma.CQ) {
 	t.Helper()
@@ -186,6 +212,45 @@ func waitFor(t testing.TB, cq *rdma.CQ, n int) []rdma.WC {
 		got += k
 	}
 	return wcs
+}
+
+// drainCQ polls until n completions came, and allocates nothing.
+func drainCQ(t testing.TB, cq *rdma.CQ, wcs []rdma.WC, n int) {
+	for n > 0 {
+		k, err := cq.Poll(wcs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range k {
+			if wcs[i].Status != rdma.WCSuccess {
+				t.Fatal(wcs[i].Err())
+			}
+		}
+		if n -= k; k == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// wantStatus fails unless err is that of a request that ended so, which it
+// returns.
+func wantStatus(t testing.TB, what string, err error, status rdma.WCStatus) *rdma.CompletionError {
+	t.Helper()
+	failure := new(rdma.CompletionError)
+	if !errors.As(err, &failure) || failure.Status != status {
+		t.Errorf("%s: %v, want %v", what, err, status)
+	}
+	return failure
+}
+
+// wantNotReleased fails if memory was given back to the system.
+func wantNotReleased(t testing.TB, m *rdma.Memory) {
+	t.Helper()
+	select {
+	case <-m.Released():
+		t.Error("the memory was released, which the device may still write to")
+	default:
+	}
 }
 
 // slice returns a part of memory.

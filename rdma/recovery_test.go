@@ -121,9 +121,8 @@ func TestQueuePairBeginsAnewAfterAFailure(t *testing.T) {
 		plan(t, f.FailRequest, sim.RequestFault{QPN: a.qp.QPN(), Status: c.inject})
 		wantStatus(t, "write", write(), c.want)
 		wantStatus(t, "failure of the queue pair", a.qp.Err(), c.want)
-		var flushed *rdma.CompletionError
-		if err := write(); !errors.As(err, &flushed) || flushed.Status != rdma.WCWRFlushErr || flushed.Cause != a.qp.Err() {
-			t.Errorf("write after that: %v, want a flush because of %v", err, a.qp.Err())
+		if flushed := wantStatus(t, "write after that", write(), rdma.WCWRFlushErr); flushed.Cause != a.qp.Err() {
+			t.Errorf("write after that: %v, want a flush because of %v", flushed, a.qp.Err())
 		}
 		reset()
 		check(t, write())
@@ -135,9 +134,8 @@ func TestQueuePairBeginsAnewAfterAFailure(t *testing.T) {
 	wantStatus(t, "write", write(), rdma.WCRemAccessErr)
 	failure := a.qp.Err()
 	reset()
-	var flushed *rdma.CompletionError
-	if err := recv.Wait(deadline(t)); !errors.As(err, &flushed) || flushed.Cause != failure {
-		t.Errorf("receive: %v, want a flush because of %v", err, failure)
+	if flushed := wantStatus(t, "receive", recv.Wait(deadline(t)), rdma.WCWRFlushErr); flushed.Cause != failure {
+		t.Errorf("receive: %v, want a flush because of %v", flushed, failure)
 	}
 	check(t, write())
 }

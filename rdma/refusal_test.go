@@ -55,10 +55,7 @@ func TestOperationIsNotBegunAfterItsContext(t *testing.T) {
 
 func TestConnectRefusesAnEndpointThatNoDecoderGave(t *testing.T) {
 	qp := newSide(t, rdmatest.Devices(t, 1)[0], nil).qp
-	good, err := qp.Endpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := endpointOf(t, qp)
 	for field, change := range map[string]func(*rdma.Endpoint){
 		"QPN":                func(e *rdma.Endpoint) { e.QPN = 1 << 24 },
 		"PSN":                func(e *rdma.Endpoint) { e.PSN = math.MaxUint32 },
@@ -81,10 +78,7 @@ func TestConnectThatFailsNamesThePeer(t *testing.T) {
 	f := newFabric(t, nil)
 	qp := newSide(t, f.Devices()[0], nil).qp
 	plan(t, f.FailVerb, sim.VerbFault{Verb: "modify_qp", Err: syscall.ETIMEDOUT})
-	peer, err := qp.Endpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	peer := endpointOf(t, qp)
 	if err := qp.Connect(deadline(t), peer); !errors.Is(err, syscall.ETIMEDOUT) || !strings.Contains(err.Error(), peer.GID.String()) {
 		t.Errorf("got %v", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -53,16 +52,6 @@ func srdPair(t testing.TB, cfg *rdma.QPConfig) (a, b *station, toB *rdma.Peer) {
 	a, b = newStation(t, names[0], rdma.SRD, cfg), newStation(t, names[1], rdma.SRD, cfg)
 	b.peerOf(t, a)
 	return a, b, a.peerOf(t, b)
-}
-
-// newBatchStation is newStation for SRD with a completion queue of the caller.
-func newBatchStation(t testing.TB, device string, cfg rdma.QPConfig) (*station, *rdma.CQ) {
-	t.Helper()
-	s := newStationWith(t, device, rdma.SRD, func(dev *rdma.Device) *rdma.QPConfig {
-		cfg.CQ = newCQ(t, dev)
-		return &cfg
-	})
-	return s, cfg.CQ
 }
 
 func TestSRDMessages(t *testing.T) {
@@ -157,7 +146,7 @@ func TestSRDWrites(t *testing.T) {
 // a write with some.
 func TestSRDInlineData(t *testing.T) {
 	names := srdDevices(t)
-	a, cq := newBatchStation(t, names[0], rdma.QPConfig{Config: rdma.Config{MaxInline: 32}})
+	a, cq := newBatchStation(t, names[0], rdma.SRD, &rdma.QPConfig{Config: rdma.Config{MaxInline: 32}})
 	b := newStation(t, names[1], rdma.SRD, nil)
 	b.peerOf(t, a)
 	toB := a.peerOf(t, b)
@@ -223,15 +212,6 @@ func newSRDOnly(t testing.TB, device string) bareSRD {
 	return bareSRD{qp, dom}
 }
 
-func endpointOf(t testing.TB, qp interface{ Endpoint() (rdma.Endpoint, error) }) rdma.Endpoint {
-	t.Helper()
-	endpoint, err := qp.Endpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return endpoint
-}
-
 // Requests end in any order, each with its own token and what is its own, and
 // places in the queue are used again as they become free.
 func TestSRDRequestsEndInAnyOrder(t *testing.T) {
@@ -240,9 +220,9 @@ func TestSRDRequestsEndInAnyOrder(t *testing.T) {
 			f := newEFAs(t, twoEFAs)
 			f.Reorder(seed)
 			const total, depth, size = 400, 16, 16
-			cfg := rdma.QPConfig{Config: rdma.Config{MaxSendWR: depth, MaxRecvWR: depth}}
-			a, cqA := newBatchStation(t, "sim_efa_0", cfg)
-			b, cqB := newBatchStation(t, "sim_efa_1", cfg)
+			cfg := &rdma.QPConfig{Config: rdma.Config{MaxSendWR: depth, MaxRecvWR: depth}}
+			a, cqA := newBatchStation(t, "sim_efa_0", rdma.SRD, cfg)
+			b, cqB := newBatchStation(t, "sim_efa_1", rdma.SRD, cfg)
 			b.peerOf(t, a)
 			toB, ctx := a.peerOf(t, b), deadline(t)
 			fill(t, a.mem, 3)
@@ -349,8 +329,8 @@ func TestCounterOnSRD(t *testing.T) {
 	f := newEFAs(t, twoEFAs)
 	f.Reorder(7)
 	const messages = 64
-	a, cqA := newBatchStation(t, "sim_efa_0", rdma.QPConfig{})
-	b, cqB := newBatchStation(t, "sim_efa_1", rdma.QPConfig{})
+	a, cqA := newBatchStation(t, "sim_efa_0", rdma.SRD, nil)
+	b, cqB := newBatchStation(t, "sim_efa_1", rdma.SRD, nil)
 	b.peerOf(t, a)
 	toB := a.peerOf(t, b)
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -430,9 +410,8 @@ func TestSRDFailureEndsOneRequest(t *testing.T) {
 		"read of memory that ended":  {func() error { return toB.Read(ctx, small, mustSlice(t, gone, 0, 8)) }, rdma.WCRemAccessErr},
 		"read beyond the end":        {func() error { return toB.Read(ctx, a.mem.View(), beyond) }, rdma.WCRemAccessErr},
 	} {
-		var failed *rdma.CompletionError
-		if err := request.do(); !errors.As(err, &failed) || failed.Status != request.want || failed.VendorErr == 0 || failed.VendorMeaning == "" {
-			t.Errorf("%s: got %v, want %v", name, err, request.want)
+		if failed := wantStatus(t, name, request.do(), request.want); failed.VendorErr == 0 || failed.VendorMeaning == "" {
+			t.Errorf("%s: the vendor's reason is missing in %v", name, failed)
 		}
 		if err := a.qp.Err(); err != nil {
 			t.Errorf("%s ended the queue pair: %v", name, err)
@@ -446,13 +425,8 @@ func TestSRDFailureEndsOneRequest(t *testing.T) {
 	// What is too long for a receive fails on both sides.
 	recv, err := b.qp.StartRecv(ctx, slice(t, b.mem, 0, 7))
 	check(t, err)
-	var here, there *rdma.CompletionError
-	if err := toB.Send(ctx, small); !errors.As(err, &here) || here.Status != rdma.WCRemInvReqErr {
-		t.Errorf("8 bytes for a receive of 7: %v", err)
-	}
-	if err := recv.Wait(ctx); !errors.As(err, &there) || there.Status != rdma.WCLocLenErr {
-		t.Errorf("a receive of 7 bytes for 8: %v", err)
-	}
+	wantStatus(t, "8 bytes for a receive of 7", toB.Send(ctx, small), rdma.WCRemInvReqErr)
+	wantStatus(t, "a receive of 7 bytes for 8", recv.Wait(ctx), rdma.WCLocLenErr)
 	check(t, errors.Join(a.qp.Err(), b.qp.Err()))
 }
 
@@ -462,16 +436,13 @@ func TestSRDReadsNeedAnAcquaintance(t *testing.T) {
 	a, b := newStation(t, names[0], rdma.SRD, nil), newStation(t, names[1], rdma.SRD, nil)
 	toB, ctx := a.peerOf(t, b), deadline(t)
 	read := func() error { return toB.Read(ctx, slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8)) }
-	var failed *rdma.CompletionError
-	if err := read(); !errors.As(err, &failed) || failed.Status != rdma.WCRemOpErr || !strings.Contains(err.Error(), "the peer does not know this device") {
-		t.Errorf("a read by a stranger: %v", err)
+	if failed := wantStatus(t, "a read by a stranger", read(), rdma.WCRemOpErr); !strings.Contains(failed.Error(), "the peer does not know this device") {
+		t.Errorf("a read by a stranger: %v", failed)
 	}
 	acquaintance := b.peerOf(t, a)
 	check(t, read())
 	check(t, acquaintance.Close())
-	if err := read(); !errors.As(err, &failed) {
-		t.Errorf("a read by one that was forgotten: %v", err)
-	}
+	wantStatus(t, "a read by one that was forgotten", read(), rdma.WCRemOpErr)
 }
 
 // Nothing vanishes between queue pairs of one node: of two devices, of one, or
@@ -498,7 +469,7 @@ func TestSRDOnOneNode(t *testing.T) {
 // A batch of which the device refuses a request is not posted at all.
 func TestSRDBatchIsPostedWholeOrNotAtAll(t *testing.T) {
 	names := srdDevices(t)
-	a, cq := newBatchStation(t, names[0], rdma.QPConfig{Config: rdma.Config{MaxSendWR: 8, MaxSendSGE: 2}})
+	a, cq := newBatchStation(t, names[0], rdma.SRD, &rdma.QPConfig{Config: rdma.Config{MaxSendWR: 8, MaxSendSGE: 2}})
 	b := newStation(t, names[1], rdma.SRD, nil)
 	b.peerOf(t, a)
 	toB, remote := a.peerOf(t, b), mustSlice(t, b.mem.Remote(), 0, 16)
@@ -561,10 +532,7 @@ func TestSRDRNRRetry(t *testing.T) {
 	for _, retries := range []int{-1, 3} {
 		t.Run(fmt.Sprint("limit_", retries), func(t *testing.T) {
 			a, _, toB := srdPair(t, &rdma.QPConfig{Config: rdma.Config{RNRRetry: retries}})
-			var failed *rdma.CompletionError
-			if err := toB.Send(deadline(t), slice(t, a.mem, 0, 8)); !errors.As(err, &failed) || failed.Status != rdma.WCRNRRetryExcErr {
-				t.Errorf("got %v", err)
-			}
+			wantStatus(t, "a message", toB.Send(deadline(t), slice(t, a.mem, 0, 8)), rdma.WCRNRRetryExcErr)
 		})
 	}
 	// Without a limit it waits.
@@ -584,31 +552,15 @@ func TestSRDRNRRetry(t *testing.T) {
 
 func TestSRDPostAndPollDoNotAllocate(t *testing.T) {
 	names := srdDevices(t)
-	cfg := rdma.QPConfig{Config: rdma.Config{MaxInline: 16}}
-	a, cqA := newBatchStation(t, names[0], cfg)
-	b, cqB := newBatchStation(t, names[1], cfg)
+	cfg := &rdma.QPConfig{Config: rdma.Config{MaxInline: 16}}
+	a, cqA := newBatchStation(t, names[0], rdma.SRD, cfg)
+	b, cqB := newBatchStation(t, names[1], rdma.SRD, cfg)
 	b.peerOf(t, a)
 	toB, toA := a.peerOf(t, b), a.peerOf(t, a)
 	batch, recvs := a.qp.Batch(), b.qp.RecvBatch()
 	local, remote, own := slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), mustSlice(t, a.mem.Remote(), 0, 8)
 	into, data := slice(t, b.mem, 16, 16), []byte("inline")
 	wcs := make([]rdma.WC, 16)
-	poll := func(cq *rdma.CQ, n int) {
-		for got := 0; got < n; {
-			k, err := cq.Poll(wcs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range k {
-				if wcs[i].Status != rdma.WCSuccess {
-					t.Fatal(wcs[i].Err())
-				}
-			}
-			if got += k; k == 0 {
-				runtime.Gosched()
-			}
-		}
-	}
 	allocs := testing.AllocsPerRun(50, func() {
 		if _, err := recvs.Recv(into, 1).Recv(into, 2).Post(); err != nil {
 			t.Fatal(err)
@@ -620,8 +572,8 @@ func TestSRDPostAndPollDoNotAllocate(t *testing.T) {
 		if _, err := batch.Post(); err != nil {
 			t.Fatal(err)
 		}
-		poll(cqA, 10)
-		poll(cqB, 2)
+		drainCQ(t, cqA, wcs, 10)
+		drainCQ(t, cqB, wcs, 2)
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations per round, want 0", allocs)

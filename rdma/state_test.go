@@ -24,8 +24,7 @@ func TestConnectSetsAttributes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	epA, _ := a.qp.Endpoint()
-	epB, _ := b.qp.Endpoint()
+	epA, epB := endpointOf(t, a.qp), endpointOf(t, b.qp)
 	if attr.State != rdma.QPRTS || attr.PathMTU != rdma.MTU512 || attr.DestQPN != b.qp.QPN() || attr.Port != 1 {
 		t.Errorf("state %v, MTU %d, peer %#x, port %d", attr.State, attr.PathMTU, attr.DestQPN, attr.Port)
 	}
@@ -136,11 +135,7 @@ func TestResetReportsRequests(t *testing.T) {
 
 func TestConnectingTwiceIsRefused(t *testing.T) {
 	a, b := connectedPair(t, nil)
-	peer, err := b.qp.Endpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.qp.Connect(deadline(t), peer); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the queue pair is connected already") {
+	if err := a.qp.Connect(deadline(t), endpointOf(t, b.qp)); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the queue pair is connected already") {
 		t.Errorf("connecting again: %v", err)
 	}
 	check(t, a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote()))

@@ -18,9 +18,9 @@ var withWindows = &rdma.QPConfig{Windows: true}
 // windowable is all that memory can be bound with.
 const windowable = rdma.AccessMWBind | rdma.AccessLocalWrite
 
-// newWindow returns a window of a side for the length of a test, which it skips
+// newWindow returns a window for the length of a test, which it skips
 // if the device has none.
-func (s *side) newWindow(t testing.TB, typ rdma.WindowType) *rdma.Window {
+func (s *site) newWindow(t testing.TB, typ rdma.WindowType) *rdma.Window {
 	t.Helper()
 	w, err := s.dom.AllocWindow(typ)
 	rdmatest.SkipUnsupported(t, err)
@@ -32,7 +32,7 @@ func (s *side) newWindow(t testing.TB, typ rdma.WindowType) *rdma.Window {
 }
 
 // windowMemory returns memory that peers reach through windows only.
-func (s *side) windowMemory(t testing.TB) *rdma.Memory {
+func (s *site) windowMemory(t testing.TB) *rdma.Memory {
 	t.Helper()
 	m, err := s.dom.Alloc(4096, &rdma.MemoryConfig{Access: windowable})
 	if err != nil {
@@ -40,15 +40,6 @@ func (s *side) windowMemory(t testing.TB) *rdma.Memory {
 	}
 	t.Cleanup(func() { check(t, m.Close()) })
 	return m
-}
-
-// wantStatus fails unless err is that of a request that ended so.
-func wantStatus(t testing.TB, what string, err error, status rdma.WCStatus) {
-	t.Helper()
-	var failure *rdma.CompletionError
-	if !errors.As(err, &failure) || failure.Status != status {
-		t.Errorf("%s: %v, want %v", what, err, status)
-	}
 }
 
 var windowTypes = []rdma.WindowType{rdma.WindowType1, rdma.WindowType2}
@@ -217,22 +208,14 @@ func TestWindowKeepsItsMemory(t *testing.T) {
 			}
 			check(t, first.Close())
 			check(t, a.qp.Write(deadline(t), slice(t, a.mem, 0, 8), remote))
-			stays := func(m *rdma.Memory) {
-				t.Helper()
-				select {
-				case <-m.Released():
-					t.Error("the memory is gone")
-				default:
-				}
-			}
-			stays(first)
+			wantNotReleased(t, first)
 			check(t, b.qp.Invalidate(deadline(t), w))
 			<-first.Released()
 			if _, err := b.qp.Bind(deadline(t), w, second.View(), rdma.AccessRemoteWrite); err != nil {
 				t.Fatal(err)
 			}
 			check(t, second.Close())
-			stays(second)
+			wantNotReleased(t, second)
 			check(t, w.Close())
 			<-second.Released()
 			if _, err := b.qp.Bind(deadline(t), w, b.windowMemory(t).View(), rdma.AccessRemoteWrite); !errors.Is(err, os.ErrClosed) {
@@ -321,26 +304,17 @@ func TestWindowThatIsNotBound(t *testing.T) {
 
 // A window that is closed while a request binds it ends after that.
 func TestWindowClosedUnderItsBind(t *testing.T) {
-	f, _, b := fabricPair(t, nil, &rdma.QPConfig{Windows: true, Config: rdma.Config{MaxSendWR: 2}})
-	cq := newCQ(t, b.dev)
-	qp, err := b.dom.CreateQP(&rdma.QPConfig{Windows: true, CQ: cq})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, qp.Close()) })
-	connect(t, &side{qp: qp}, &side{qp: qp})
+	f := newFabric(t, nil)
+	b, cq := newBatchSide(t, f.Devices()[0], withWindows)
+	connect(t, b, b)
 	w, m := b.newWindow(t, rdma.WindowType2), b.windowMemory(t)
 	f.Pause()
-	if _, err := qp.Batch().Bind(w, m.View(), rdma.AccessRemoteWrite, 1).Post(); err != nil {
+	if _, err := b.qp.Batch().Bind(w, m.View(), rdma.AccessRemoteWrite, 1).Post(); err != nil {
 		t.Fatal(err)
 	}
 	check(t, w.Close())
 	check(t, m.Close())
-	select {
-	case <-m.Released():
-		t.Error("the memory is gone")
-	default:
-	}
+	wantNotReleased(t, m)
 	f.Resume()
 	check(t, waitFor(t, cq, 1)[0].Err())
 	<-m.Released()
