@@ -157,6 +157,9 @@ func (f *Fabric) FailVerb(v VerbFault) (*Fault, error) {
 
 // FailRequest plans a fault of requests.
 func (f *Fabric) FailRequest(r RequestFault) (*Fault, error) {
+	if r.Delay < 0 {
+		return nil, fmt.Errorf("sim: Delay %v is negative", r.Delay)
+	}
 	kinds := 0
 	for _, set := range []bool{r.Status != Success, r.Drop, r.RNR, r.Delay != 0} {
 		if set {

@@ -101,7 +101,7 @@ func TestFaultsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%+v is accepted", v)
 		}
 	}
-	for _, r := range []sim.RequestFault{{}, {Drop: true, RNR: true}, {Status: 200}, {Drop: true, Device: "none"}} {
+	for _, r := range []sim.RequestFault{{}, {Drop: true, RNR: true}, {Status: 200}, {Drop: true, Device: "none"}, {Delay: -1}} {
 		if _, err := f.FailRequest(r); err == nil {
 			t.Errorf("%+v is accepted", r)
 		}
