@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net/netip"
 	"testing"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
@@ -164,4 +165,89 @@ func TestPathWithoutItsOwnAddress(t *testing.T) {
 	}
 	f.Resume()
 	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+}
+
+// The header before a datagram tells where it came from, to which of the
+// receiver's addresses, and how.
+func TestRepliesToWhatAHeaderTells(t *testing.T) {
+	const qkey = 0x1111
+	for _, c := range []struct {
+		name   string
+		link   sim.LinkLayer
+		a, b   place
+		global bool
+		flow   uint32 // as it arrives
+	}{
+		{"RoCE v2, IPv4", sim.Ethernet, place{1, 3}, place{1, 3}, true, 0},
+		{"RoCE v2, IPv6", sim.Ethernet, place{1, 1}, place{1, 1}, true, 0x54321},
+		{"RoCE v1", sim.Ethernet, place{1, 0}, place{1, 0}, true, 0x54321},
+		{"RoCE v1, mapped IPv4", sim.Ethernet, place{1, 2}, place{1, 2}, true, 0x54321},
+		{"RoCE v2, IPv4 to IPv6", sim.Ethernet, place{1, 3}, place{1, 1}, true, 0x54321},
+		{"other ports", sim.Ethernet, place{2, 3}, place{2, 3}, true, 0},
+		{"InfiniBand, LID", sim.InfiniBand, place{1, 0}, place{1, 0}, false, 0},
+		{"InfiniBand, GID", sim.InfiniBand, place{2, 0}, place{2, 0}, true, 0x54321},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dev := sim.DeviceConfig{Ports: []sim.PortConfig{{LinkLayer: c.link}, {LinkLayer: c.link}}}
+			newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{dev, dev}})
+			a := openNode(t, "sim_mlx5_0").newEnd(endConfig{typ: ibverbs.IBV_QPT_UD})
+			b := openNode(t, "sim_mlx5_1").newEnd(endConfig{typ: ibverbs.IBV_QPT_UD})
+			a.toRTSDatagramOn(c.a.port, qkey)
+			b.toRTSDatagramOn(c.b.port, qkey)
+			attr := ibverbs.AHAttr{PortNum: c.a.port, DLID: b.lidAt(c.b.port), SL: 3}
+			if c.global {
+				attr.IsGlobal = 1
+				attr.GRH = ibverbs.GlobalRoute{DGID: b.gidAt(c.b), SGIDIndex: c.a.gid, HopLimit: 9, TrafficClass: 0x28, FlowLabel: 0x54321}
+			}
+			fill(a.buf, 7)
+			b.postRecv(1, piece{0, 200})
+			a.sendTo(a.createAH(attr), ibverbs.QPNum(b.qp), qkey, 1, 5, piece{0, 100})
+			a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+			wc, got := &take[ibverbs.WC](b.node, 1)[0], &take[ibverbs.AHAttr](b.node, 1)[0]
+			*wc = b.waitRecv(1, ibverbs.IBV_WC_SUCCESS)
+			if err := ibverbs.InitAHFromWC(b.ctx, c.b.port, wc, (*ibverbs.GRH)(unsafe.Pointer(&b.buf[0])), got); err != nil {
+				t.Fatal(err)
+			}
+			want := ibverbs.AHAttr{PortNum: c.b.port, DLID: a.lidAt(c.a.port), SL: 3}
+			if c.global {
+				want.IsGlobal = 1
+				want.GRH = ibverbs.GlobalRoute{DGID: a.gidAt(c.a), SGIDIndex: c.b.gid, HopLimit: 9, TrafficClass: 0x28, FlowLabel: c.flow}
+			}
+			if *got != want {
+				t.Errorf("the sender is\n%+v, want\n%+v", *got, want)
+			}
+
+			fill(b.buf[1000:], 8)
+			a.postRecv(2, piece{2000, 200})
+			b.sendTo(b.createAH(*got), wc.SrcQP, qkey, 2, 6, piece{1000, 100})
+			b.waitSend(2, ibverbs.IBV_WC_SUCCESS)
+			if wc := a.waitRecv(2, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 140 || !bytes.Equal(a.buf[2040:2140], b.buf[1000:1100]) {
+				t.Errorf("the reply has %d bytes, or wrong ones", wc.ByteLen)
+			}
+		})
+	}
+}
+
+// A queue pair hears what comes over its own port.
+func TestDatagramsOverAnotherPort(t *testing.T) {
+	const qkey = 0x1111
+	for _, link := range []sim.LinkLayer{sim.Ethernet, sim.InfiniBand} {
+		t.Run([]string{"RoCE", "InfiniBand"}[link], func(t *testing.T) {
+			dev := sim.DeviceConfig{Ports: []sim.PortConfig{{LinkLayer: link}, {LinkLayer: link}}}
+			newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{dev, dev}})
+			a := openNode(t, "sim_mlx5_0").newEnd(endConfig{typ: ibverbs.IBV_QPT_UD})
+			b := openNode(t, "sim_mlx5_1").newEnd(endConfig{typ: ibverbs.IBV_QPT_UD})
+			a.toRTSDatagramOn(1, qkey)
+			b.toRTSDatagramOn(2, qkey)
+			b.postRecv(1, piece{0, 200})
+			for _, port := range []uint8{1, 2} {
+				ah := a.createAH(ibverbs.AHAttr{PortNum: 1, IsGlobal: 1, DLID: b.lidAt(port), GRH: ibverbs.GlobalRoute{DGID: b.gidAt(place{port, 0})}})
+				a.sendTo(ah, ibverbs.QPNum(b.qp), qkey, uint64(port), uint32(port), piece{0, 8})
+				a.waitSend(uint64(port), ibverbs.IBV_WC_SUCCESS)
+			}
+			if wc := b.waitRecv(1, ibverbs.IBV_WC_SUCCESS); wc.ImmData().Host() != 2 {
+				t.Errorf("what was sent to port %d arrives at one on port 2", wc.ImmData().Host())
+			}
+		})
+	}
 }

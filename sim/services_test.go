@@ -17,7 +17,12 @@ import (
 // toRTSDatagram takes a UD queue pair to where it can send.
 func (e *end) toRTSDatagram(qkey uint32) {
 	e.t.Helper()
-	e.attr.PortNum, e.attr.QKey = 1, qkey
+	e.toRTSDatagramOn(1, qkey)
+}
+
+func (e *end) toRTSDatagramOn(port uint8, qkey uint32) {
+	e.t.Helper()
+	e.attr.PortNum, e.attr.QKey = port, qkey
 	for _, s := range []struct {
 		state ibverbs.QPState
 		mask  ibverbs.QPAttrMask

@@ -204,10 +204,10 @@ func (f *Fabric) observe(q *fabric.QP, r *fabric.Request, st fabric.Status) {
 
 // peerOf returns whom a request is for.
 func peerOf(q *fabric.QP, r *fabric.Request) Peer {
-	to, qpn := q.Destination(r)
-	p := Peer{QPN: qpn, LID: to.LID, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN}
-	if to.Global {
-		p.Addr = netip.AddrFrom16(to.GID)
+	path, qpn := q.Destination(r)
+	p := Peer{QPN: qpn, LID: path.To.LID, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN}
+	if path.To.Global {
+		p.Addr = netip.AddrFrom16(path.To.GID)
 	}
 	return p
 }

@@ -468,7 +468,7 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 		{fabric.RNRRetryExceeded, statusRNR},
 		{fabric.RetryExceeded, statusUnresponsive},
 	} {
-		r.CompleteSend(&fabric.Request{To: to}, c.st)
+		r.CompleteSend(&fabric.Request{Path: fabric.Path{To: to}}, c.st)
 		if b := r.take(); b == nil || b[2] != c.want {
 			t.Errorf("status %d is %x, want %d", c.st, b, c.want)
 		}

@@ -3,6 +3,7 @@ package fabric
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
@@ -255,29 +256,32 @@ func (f *Fabric) execute(q *QP, r *Request) outcome {
 
 // Origin is who sends a request, as its packets tell.
 type Origin struct {
-	Type     QPType
-	QPN      uint32
-	PKey     uint16
-	From     Address
-	HopLimit uint8
+	Type         QPType
+	QPN          uint32
+	PKey         uint16
+	From         Address
+	FlowLabel    uint32
+	HopLimit     uint8
+	TrafficClass uint8
 }
 
-// origin says in o what the queue pair's packets to an address tell. It reports
+// origin says in o what the queue pair's packets on a path tell. It reports
 // whether the port has the address that they are to come from.
-func (q *QP) origin(port *Port, to *Address, o *Origin) bool {
-	o.Type, o.QPN, o.PKey, o.HopLimit = q.Type, q.Num, port.PKeys[q.Attr.PKeyIndex], q.Attr.HopLimit
-	o.From.LID, o.From.SL = port.LID, q.Attr.To.SL
-	e, ok := port.GID(int(q.Attr.SGIDIndex))
-	o.From.Global, o.From.GID, o.From.Type = to.Global, e.GID, e.Type
-	return ok || !to.Global
+func (q *QP) origin(port *Port, path *Path, o *Origin) bool {
+	o.Type, o.QPN, o.PKey = q.Type, q.Num, port.PKeys[q.Attr.PKeyIndex]
+	o.FlowLabel, o.HopLimit, o.TrafficClass = path.FlowLabel, path.HopLimit, path.TrafficClass
+	o.From.LID, o.From.SL = port.LID, path.To.SL
+	e, ok := port.GID(int(path.SGIDIndex))
+	o.From.Global, o.From.GID, o.From.Type = path.To.Global, e.GID, e.Type
+	return ok || !path.To.Global
 }
 
-// Destination returns where a request is for, and which queue pair there.
-func (q *QP) Destination(r *Request) (*Address, uint32) {
+// Destination returns the path of a request, and which queue pair it is for.
+func (q *QP) Destination(r *Request) (*Path, uint32) {
 	if q.Type.datagram() {
-		return &r.To, r.QPN
+		return &r.Path, r.QPN
 	}
-	return &q.Attr.To, q.Attr.DestQPN
+	return &q.Attr.Path, q.Attr.DestQPN
 }
 
 // send takes a request, whose local memory is in f.local, to where it is for.
@@ -285,21 +289,21 @@ func (f *Fabric) send(q *QP, port *Port, r *Request) outcome {
 	if !port.Up || q.Device.Removed {
 		return unanswered(silence)
 	}
-	to, number := q.Destination(r)
+	path, number := q.Destination(r)
 	if q.route.port == nil || q.Type.datagram() {
-		q.route.device, q.route.port = f.find(port, to)
+		q.route.device, q.route.port = f.find(port, &path.To)
 	}
 	d, p := q.route.device, q.route.port
 	switch {
 	case d == nil:
 		return unanswered(dead)
 	case f.isRemote(d, number):
-		return f.transmit(q, port, to, number, r)
+		return f.transmit(q, port, path, number, r)
 	}
-	if !q.origin(port, to, &f.origin) {
+	if !q.origin(port, path, &f.origin) {
 		return unanswered(silence)
 	}
-	return f.deliver(d, p, number, to, &f.origin, r)
+	return f.deliver(d, p, number, &path.To, &f.origin, r)
 }
 
 // deliver gives a request to a queue pair of this process.
@@ -403,9 +407,6 @@ func (f *Fabric) respond(p receiver, from *Origin, r *Request) outcome {
 	return f.atomic(p, r)
 }
 
-// grhLen is the room that a datagram's receive buffer keeps for a header.
-const grhLen = 40
-
 func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 	if !p.queue.NextRecv(&p.recv) {
 		return rnr(p.Attr.MinRNRTimer)
@@ -416,7 +417,7 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 		grh = r.To.Global
 	}
 	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
-		QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID}
+		QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID, SL: from.From.SL}
 	if o, ok := f.spoil(p, &a); !ok {
 		return o
 	}
@@ -437,7 +438,7 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 		f.remote = spanOf(f.remote[:0], a.Data)
 	}
 	if p.Type == UD {
-		f.remote = placeGRH(f.remote, from, r, grh)
+		f.local = slices.Insert(f.local, 0, f.header(from, r))
 	}
 	if o, ok := f.move(p.QP, f.remote, f.local); !ok {
 		if o.failed != nil {
@@ -498,32 +499,6 @@ func (p receiver) invalidate(r *Request) (outcome, bool) {
 	return outcome{}, true
 }
 
-// placeGRH writes the header of a datagram and returns the room behind it.
-func placeGRH(dst []dma.Span, from *Origin, r *Request, present bool) []dma.Span {
-	var h [grhLen]byte
-	if present {
-		h[0] = 0x60
-		h[7] = from.HopLimit
-		copy(h[8:24], from.From.GID[:])
-		copy(h[24:40], r.To.GID[:])
-	}
-	rest := h[:]
-	for i := range dst {
-		s := &dst[i]
-		n := min(s.Len, uint64(len(rest)))
-		if present && !s.Null {
-			copy(s.Addr.Bytes(int(n)), rest)
-		}
-		rest = rest[n:]
-		s.Addr += dma.Addr(n)
-		s.Len -= n
-		if len(rest) == 0 {
-			break
-		}
-	}
-	return dst
-}
-
 func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 	if !p.permits(RemoteWrite) {
 		return nak(p.QP, RemoteInvalidRequest, EventQPRequestError)
@@ -543,7 +518,7 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 	}
 	if r.HasImm {
 		a := Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
-			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID}
+			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID, SL: from.From.SL}
 		if !a.Unsolicited {
 			if o, ok := f.spoil(p, &a); !ok {
 				return o

@@ -207,6 +207,15 @@ type Address struct {
 	SL     uint8
 }
 
+// Path is where packets go, and what else an address vector has them say.
+type Path struct {
+	To           Address
+	SGIDIndex    uint8 // of the own address
+	FlowLabel    uint32
+	HopLimit     uint8
+	TrafficClass uint8
+}
+
 // agrees reports whether both can mean the same place: what both say is the same.
 func (a *Address) agrees(b *Address) bool {
 	return (a.LID == b.LID || a.LID == 0 || b.LID == 0) && (!a.Global || !b.Global || a.GID == b.GID && a.Type == b.Type)

@@ -46,6 +46,7 @@ type Fabric struct {
 
 	// Scratch of the request in progress, which the lock protects.
 	origin        Origin
+	grh           [grhLen]byte
 	local, remote []dma.Span
 	old           uint64
 	small         [64]byte

@@ -76,7 +76,7 @@ func newQP(t *testing.T, d *Device, typ QPType, q Queues) *QP {
 func setUp(t *testing.T, q, peer *QP, pkey uint16) {
 	t.Helper()
 	attr := Attr{Access: RemoteWrite | RemoteRead | RemoteAtomic, Port: 1, PKeyIndex: pkey, PathMTU: 5, DestQPN: peer.Num, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
-		To: Address{Global: true, GID: peer.Device.Ports[0].GIDs[0].GID}, Timeout: 14, RetryCount: 7, RNRRetry: 7, QKey: 5}
+		Path: Path{To: Address{Global: true, GID: peer.Device.Ports[0].GIDs[0].GID}}, Timeout: 14, RetryCount: 7, RNRRetry: 7, QKey: 5}
 	for s := StateInit; s <= StateRTS; s++ {
 		if err := q.Modify(&attr, s, transitions[q.Type][transition{s - 1, s}].required|MaskState); err != nil {
 			t.Fatalf("to %d: %v", s, err)

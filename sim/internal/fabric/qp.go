@@ -27,16 +27,12 @@ const (
 
 // Attr are the attributes of a queue pair that can be modified.
 type Attr struct {
-	Access          Access
-	PKeyIndex       uint16
-	Port            uint8
-	QKey            uint32
-	PathMTU         uint8
-	To              Address
-	SGIDIndex       uint8
-	FlowLabel       uint32
-	HopLimit        uint8
-	TrafficClass    uint8
+	Access    Access
+	PKeyIndex uint16
+	Port      uint8
+	QKey      uint32
+	PathMTU   uint8
+	Path
 	StaticRate      uint8
 	DestQPN         uint32
 	RQPSN, SQPSN    uint32
@@ -174,8 +170,7 @@ func (q *QP) apply(a *Attr, mask Mask) {
 	set(MaskPathMTU, func() { c.PathMTU = a.PathMTU })
 	set(MaskAV, func() {
 		q.route.port = nil
-		c.To, c.SGIDIndex, c.FlowLabel, c.HopLimit = a.To, a.SGIDIndex, a.FlowLabel, a.HopLimit
-		c.TrafficClass, c.StaticRate = a.TrafficClass, a.StaticRate
+		c.Path, c.StaticRate = a.Path, a.StaticRate
 	})
 	set(MaskDestQPN, func() { c.DestQPN = a.DestQPN })
 	set(MaskRQPSN, func() { c.RQPSN = a.RQPSN & 0xffffff })

@@ -71,13 +71,13 @@ func spanOf(spans []dma.Span, b []byte) []dma.Span {
 }
 
 // transmit sends a request to another process.
-func (f *Fabric) transmit(q *QP, port *Port, to *Address, number uint32, r *Request) outcome {
+func (f *Fabric) transmit(q *QP, port *Port, path *Path, number uint32, r *Request) outcome {
 	m := &Message{Header: Header{
-		LinkLayer: port.LinkLayer, To: *to, QPN: number,
+		LinkLayer: port.LinkLayer, To: path.To, QPN: number,
 		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN,
 		Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Swap, SwapMask: r.SwapMask, Length: r.Length,
 	}}
-	if !q.origin(port, to, &m.Origin) {
+	if !q.origin(port, path, &m.Origin) {
 		return unanswered(silence)
 	}
 	if r.Op == OpSend || r.Op == OpWrite {
@@ -113,7 +113,7 @@ func (f *Fabric) Deliver(m *Message) {
 func (f *Fabric) requested(m *Message) {
 	d, p := f.find(&Port{LinkLayer: m.LinkLayer}, &m.To)
 	r := Request{Op: m.Op, HasImm: m.HasImm, Imm: m.Imm, Invalidate: m.Invalidate, Solicited: m.Solicited, RemoteAddr: m.RemoteAddr, RKey: m.RKey,
-		QKey: m.QKey, DCKey: m.DCKey, SRQN: m.SRQN, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, To: m.To}
+		QKey: m.QKey, DCKey: m.DCKey, SRQN: m.SRQN, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, Path: Path{To: m.To}}
 	data := m.Payload
 	if r.Op == OpRead || r.Op.isAtomic() {
 		data = make([]byte, r.Length)

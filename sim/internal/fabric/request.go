@@ -53,7 +53,7 @@ type Request struct {
 	Swap, SwapMask       uint64 // also what is added, and where fields end
 
 	// Where a datagram goes.
-	To    Address
+	Path
 	QPN   uint32
 	QKey  uint32
 	DCKey uint64
@@ -94,7 +94,6 @@ type Arrival struct {
 	SourceQPN  uint32
 	Source     GID
 	HasGRH     bool
-	PKeyIndex  uint16
 	SLID       uint16
 	SL         uint8
 

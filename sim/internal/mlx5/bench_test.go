@@ -40,7 +40,7 @@ func BenchmarkWrite64(b *testing.B) {
 	}
 	for i, r := range rigs {
 		peer := rigs[1-i].Fabric
-		attr := fabric.Attr{Access: fabric.RemoteWrite, Port: 1, PathMTU: 5, DestQPN: peer.Num, To: fabric.Address{Global: true, GID: peer.Device.Ports[0].GIDs[0].GID}}
+		attr := fabric.Attr{Access: fabric.RemoteWrite, Port: 1, PathMTU: 5, DestQPN: peer.Num, Path: fabric.Path{To: fabric.Address{Global: true, GID: peer.Device.Ports[0].GIDs[0].GID}}}
 		for _, step := range []struct {
 			state fabric.State
 			mask  fabric.Mask

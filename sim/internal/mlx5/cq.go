@@ -87,6 +87,7 @@ const (
 	solicitedBit = 0x2
 	scatter32    = 0x4       // the entry begins with data
 	scatter64    = 0x8       // its first half is data
+	slShift      = 24        // in flags_rqpn
 	grhPresent   = 0x1 << 28 // of flags_rqpn
 )
 

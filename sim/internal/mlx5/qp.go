@@ -49,6 +49,7 @@ const (
 	addressVector   = 48
 	extendedAddress = 1 << 31 // of the vector's QP number word
 	grhInAddress    = 1 << 30 // of its flow label word
+	flowLabel       = 1<<20 - 1
 )
 
 // QPConfig says where a queue pair's queues lie.
@@ -327,7 +328,7 @@ func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
 	}
 	dest := be.Uint32(av[8:])
 	r.QPN = dest & 0xffffff
-	r.To = fabric.Address{LID: be.Uint16(av[14:]), SL: av[12] & 0xf}
+	r.To.LID, r.To.SL = be.Uint16(av[14:]), av[12]&0xf
 	if dest&extendedAddress == 0 {
 		return
 	}
@@ -337,15 +338,17 @@ func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
 		return // it is flushed
 	}
 	flow := be.Uint32(rest[12:])
-	if flow&grhInAddress != 0 || port.LinkLayer == fabric.LinkEthernet {
+	ethernet := port.LinkLayer == fabric.LinkEthernet
+	if flow&grhInAddress != 0 || ethernet {
 		r.To.Global = true
 		copy(r.To.GID[:], rest[16:])
-		if e, ok := port.GID(int(flow >> 20 & 0xff)); ok {
+		r.TrafficClass, r.HopLimit, r.SGIDIndex, r.FlowLabel = rest[10], rest[11], uint8(flow>>20), flow&flowLabel
+		if e, ok := port.GID(int(r.SGIDIndex)); ok {
 			r.To.Type = e.Type
 		}
 	}
-	if port.LinkLayer == fabric.LinkEthernet {
-		r.To.LID = 0 // the field holds a UDP port there
+	if ethernet {
+		r.To.LID, r.To.SL = 0, r.To.SL>>1 // of a UDP port and a priority
 	}
 }
 
@@ -427,6 +430,7 @@ func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
 	e := cqe{uidx: uidx, qpn: a.To.Num, index: r.Index, data: a.Data, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
 		slid: a.SLID, solicited: a.Solicited}
+	e.srcQPN |= uint32(a.SL) << slShift
 	if a.HasGRH {
 		e.srcQPN |= grhPresent
 	}
