@@ -61,7 +61,8 @@
 // Linux with cgo, and rdma-core's libraries (on Debian the packages libibverbs1
 // and ibverbs-providers); it is tested with releases 44, 56 and 65. Without them
 // the import does nothing: programs start, and devices are unsupported as they
-// would be without sim. The same goes for statically linked programs.
+// would be without sim, which [New] tells too. The same goes for statically
+// linked programs.
 //
 // # Several processes
 //

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim/internal/doorbell"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
@@ -25,6 +26,9 @@ import (
 var process = host{contexts: make(map[uint64]*openDevice), leaks: make(map[string]int)}
 
 func init() { process.start() }
+
+// libibverbs is what finds the devices. It is loaded by who orders some.
+var libibverbs = capi.NewLoader("libibverbs.so.1", nil, nil)
 
 // host implements interpose.Handler.
 type host struct {
@@ -123,7 +127,7 @@ func deviceNumber(major, minor uint32) uint32 {
 // see rdma.Refresh.
 //
 // It returns an error wrapping errors.ErrUnsupported where devices can't be
-// emulated, and another where the folder that describes them can't be written,
+// emulated, as without libibverbs, and another where the folder that describes them can't be written,
 // which is in /dev/shm or os.TempDir.
 func New(cfg *Config) (*Fabric, error) {
 	h := &process
@@ -131,6 +135,9 @@ func New(cfg *Config) (*Fabric, error) {
 	defer h.mu.Unlock()
 	if h.failed != nil {
 		return nil, fmt.Errorf("sim: %w: %w", errors.ErrUnsupported, h.failed)
+	}
+	if _, err := libibverbs.Library(); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
 	}
 	if n := len(h.contexts); n > 0 {
 		return nil, errOpen(n)
