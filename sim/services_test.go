@@ -51,8 +51,13 @@ func (n *node) createAH(attr ibverbs.AHAttr) *ibverbs.AH {
 
 func (e *end) sendTo(ah *ibverbs.AH, qpn, qkey uint32, id uint64, imm uint32, p piece) {
 	e.t.Helper()
+	e.sendFromTo(e.mr, ah, qpn, qkey, id, imm, p)
+}
+
+func (e *end) sendFromTo(mr *ibverbs.MR, ah *ibverbs.AH, qpn, qkey uint32, id uint64, imm uint32, p piece) {
+	e.t.Helper()
 	*e.wr = ibverbs.SendWR{WRID: id, Opcode: ibverbs.IBV_WR_SEND_WITH_IMM, SendFlags: ibverbs.IBV_SEND_SIGNALED}
-	e.wr.SGList, e.wr.NumSGE = e.setSGEs(e.mr, []piece{p})
+	e.wr.SGList, e.wr.NumSGE = e.setSGEs(mr, []piece{p})
 	*e.wr.ImmData() = capi.ToBe32(imm)
 	u := e.wr.WR().UD()
 	u.AH, u.RemoteQPN, u.RemoteQKey = capi.PtrTo(ah), qpn, qkey

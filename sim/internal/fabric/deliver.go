@@ -58,6 +58,8 @@ func (q *QP) run(requests int) (n int) {
 		return 0
 	case q.State == StateErr:
 		return q.flush()
+	case q.State == StateSQE:
+		return q.flushSends()
 	case q.broken:
 		q.Notify(EventQPFatal)
 		q.Fail()
