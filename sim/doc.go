@@ -74,6 +74,12 @@
 // (libmlx5, up to 64 at least, crashes when it is to destroy what ibv_open_qp
 // returned.)
 //
+// What a test does to a fabric it does in its own process. Another one has its own
+// faults, links and removed devices, and its requests are not held up while this
+// one's devices pause, nor are its answers. A process that is stopped answers when
+// it goes on; meanwhile up to 64 MiB wait for it, and datagrams and messages of
+// unreliable connections beyond that are lost.
+//
 // Devices are not for a child that was forked and runs no other program: it may
 // close what it inherited, and finds no devices of its own. Go programs have no
 // such children, those with the shared library of package preload may.

@@ -155,7 +155,8 @@ func (d *Device) FailQP(number uint32) error {
 }
 
 // Pause keeps the devices from executing requests until Resume. Programs can
-// go on posting. With [Fabric.Step] a test decides what happens when.
+// go on posting. With [Fabric.Step] a test decides what happens when, but for
+// requests that other processes send and answer.
 func (f *Fabric) Pause() { f.pause(true) }
 
 // Resume ends Pause.
