@@ -241,3 +241,30 @@ func TestDevicesAreImported(t *testing.T) {
 	}
 	n.later(func() error { return ibverbs.DeregMR(mr) })
 }
+
+// The kernel keeps a device open for who imported it.
+func TestImportedDeviceOutlivesTheOriginal(t *testing.T) {
+	newFabric(t, nil)
+	first := openDevice(t, "sim_mlx5_0")
+	fd, err := unix.Dup(int(ibverbs.ContextCmdFD(first)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := ibverbs.ImportDevice(int32(fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ibverbs.CloseDevice(first); err != nil {
+		t.Error(err)
+	}
+	pd, err := ibverbs.AllocPD(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ibverbs.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+	if err := ibverbs.CloseDevice(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -23,7 +23,7 @@
 extern int32_t goverbs_sim_open(char *name);
 extern int64_t goverbs_sim_rdev(char *name);
 extern int32_t goverbs_sim_ioctl(uint64_t id, void *request);
-extern void goverbs_sim_closed(uint64_t id);
+extern void goverbs_sim_closed(uint64_t id, int32_t device);
 extern void goverbs_sim_discover(void);
 extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length, int64_t offset);
 
@@ -103,6 +103,15 @@ void sim_remove_file(uint64_t id)
 			__atomic_store_n(&files[i].id, 0, __ATOMIC_RELEASE);
 }
 
+void sim_move_file(uint64_t id, int fd)
+{
+	int i;
+
+	for (i = 0; i < used; i++)
+		if (files[i].id == id)
+			__atomic_store_n(&files[i].fd, fd, __ATOMIC_RELAXED);
+}
+
 static const struct file *find(const struct stat *st)
 {
 	int i, n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
@@ -114,7 +123,7 @@ static const struct file *find(const struct stat *st)
 	return NULL;
 }
 
-/* The file that was opened with the number, unless a raw call closed it since. */
+/* The file that is known by the number, unless a raw call closed it since. */
 static const struct file *find_number(int fd)
 {
 	int i, n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
@@ -305,9 +314,9 @@ int close(int fd)
 {
 	const struct file *f = find_number(fd);
 
-	/* A duplicate may go; the device stays open. */
+	/* A duplicate may go, or stay; the device is open as long as one of them. */
 	if (f && is_owner() && f == find_fd(fd))
-		goverbs_sim_closed(f->id);
+		goverbs_sim_closed(f->id, f->rdev ? fd : -1);
 	return syscall(SYS_close, fd);
 }
 

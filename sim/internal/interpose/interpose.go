@@ -6,10 +6,15 @@ package interpose
 import "C"
 
 import (
+	"errors"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Handler plays the kernel for emulated devices. Its methods run on threads
@@ -25,7 +30,8 @@ type Handler interface {
 	Ioctl(id uint64, request unsafe.Pointer) error
 	// Mapped is told where pages of an open device were mapped, and which.
 	Mapped(id uint64, start unsafe.Pointer, length uint64, offset int64)
-	// Closed is told that an open file is about to be closed.
+	// Closed is told that an open file is about to be closed, a device's by its
+	// last descriptor.
 	Closed(id uint64)
 }
 
@@ -93,8 +99,35 @@ func goverbs_sim_ioctl(id C.uint64_t, request unsafe.Pointer) C.int32_t {
 	return C.int32_t(errno(handler.Load().h.Ioctl(uint64(id), request)))
 }
 
+// device is the descriptor, or -1 for an event file: those end with the one that
+// they were opened by.
+//
 //export goverbs_sim_closed
-func goverbs_sim_closed(id C.uint64_t) { handler.Load().h.Closed(uint64(id)) }
+func goverbs_sim_closed(id C.uint64_t, device C.int32_t) {
+	if other, ok := duplicate(int(device)); ok {
+		mu.Lock()
+		defer mu.Unlock()
+		C.sim_move_file(id, C.int(other))
+		return
+	}
+	handler.Load().h.Closed(uint64(id))
+}
+
+// duplicate returns another descriptor of the same file, if there is one.
+func duplicate(fd int) (int, bool) {
+	var file, other unix.Stat_t
+	if unix.Fstat(fd, &file) != nil {
+		return 0, false
+	}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err == nil && n != fd && unix.Fstat(n, &other) == nil && other.Dev == file.Dev && other.Ino == file.Ino {
+			return n, true
+		}
+	}
+	return 0, false
+}
 
 //export goverbs_sim_mapped
 func goverbs_sim_mapped(id C.uint64_t, start unsafe.Pointer, length C.uint64_t, offset C.int64_t) {
@@ -105,10 +138,11 @@ func goverbs_sim_mapped(id C.uint64_t, start unsafe.Pointer, length C.uint64_t, 
 func goverbs_sim_discover() { handler.Load().h.Discover() }
 
 func errno(err error) syscall.Errno {
-	switch e := err.(type) {
-	case nil:
+	if err == nil {
 		return 0
-	case syscall.Errno:
+	}
+	var e syscall.Errno
+	if errors.As(err, &e) {
 		return e
 	}
 	return syscall.EIO

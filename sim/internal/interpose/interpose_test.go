@@ -4,6 +4,7 @@ package interpose
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -34,7 +35,7 @@ func (k *kernel) Open(name string) (int, error) {
 	switch name {
 	case "ours":
 	case "broken":
-		return 0, syscall.ENODEV
+		return 0, fmt.Errorf("opening %s: %w", name, syscall.ENODEV)
 	default:
 		return 0, ErrNotOurs
 	}
@@ -140,6 +141,30 @@ func TestDeviceFile(t *testing.T) {
 	}
 	if _, err := libc.Open("/dev/infiniband/broken", unix.O_RDWR, 0); !errors.Is(err, syscall.ENODEV) {
 		t.Errorf("opening a broken device: %v, want ENODEV", err)
+	}
+}
+
+// A device ends with the last descriptor of its file.
+func TestDuplicateKeepsTheDeviceOpen(t *testing.T) {
+	k := theKernel
+	k.forget()
+	fd, err := libc.Open("/dev/infiniband/ours", unix.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dup, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := libc.Close(fd); err != nil || len(k.closed) != 0 {
+		t.Errorf("closing the original: %v, closed %v", err, k.closed)
+	}
+	var word uint64
+	if err := libc.Ioctl(dup, 0xc0181b01, unsafe.Pointer(&word)); err != nil {
+		t.Errorf("ioctl: %v", err)
+	}
+	if err := libc.Close(dup); err != nil || len(k.closed) != 1 {
+		t.Errorf("closing the duplicate: %v, closed %v", err, k.closed)
 	}
 }
 
