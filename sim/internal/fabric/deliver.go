@@ -67,7 +67,7 @@ func (q *QP) run(requests int) (n int) {
 	}
 	f := q.Device.fabric
 	now := f.Now() // for all of the turn, so that a request is tried once in it
-	for bytes := uint64(0); n < requests && bytes < turnBytes && q.State == StateRTS && !q.broken; {
+	for bytes := uint64(0); n < requests && bytes < turnBytes && (q.State == StateRTS || q.State == StateSQD) && !q.broken; {
 		t := q.next(now)
 		if t == nil {
 			break
@@ -90,6 +90,7 @@ func (q *QP) run(requests int) (n int) {
 		n++
 		q.end(t, &o)
 	}
+	q.drained()
 	return n
 }
 

@@ -24,6 +24,9 @@ type progress struct {
 
 // launch takes the next posted request, nil if there is none.
 func (q *QP) launch() *flight {
+	if q.State == StateSQD {
+		return nil // that is for what was begun
+	}
 	var t *flight
 	if n := len(q.landed); n > 0 {
 		t, q.landed = q.landed[n-1], q.landed[:n-1]
@@ -151,7 +154,7 @@ func (q *QP) nextInOrder(now time.Duration) *flight {
 // engine is told.
 func (q *QP) ready(t *flight, now time.Duration) bool {
 	switch {
-	case t.awaiting != 0:
+	case t.awaiting != 0, q.State == StateSQD && t.Attempts == 0:
 		return false
 	case t.until > now:
 		q.Device.fabric.wakeAt(t.until)

@@ -1,6 +1,9 @@
 package fabric
 
-import "syscall"
+import (
+	"slices"
+	"syscall"
+)
 
 // EventType is an asynchronous event (enum ibv_event_type).
 type EventType uint32
@@ -42,6 +45,7 @@ type Attr struct {
 	MinRNRTimer     uint8
 	MaxRdAtomic     uint8
 	MaxDestRdAtomic uint8
+	NotifyDrained   bool // with a modification to SQD
 }
 
 // QP is a queue pair.
@@ -66,6 +70,8 @@ type QP struct {
 		device *Device
 		port   *Port
 	}
+
+	tellDrained bool // once nothing that was begun before SQD is under way
 
 	flights []*flight // in the order of posting
 	landed  []*flight // to use again
@@ -112,6 +118,10 @@ func (q *QP) Modify(next *Attr, state State, mask Mask) error {
 	q.apply(next, mask)
 	if mask&MaskState != 0 {
 		q.enter(state)
+		if state != from {
+			q.tellDrained = state == StateSQD && mask&MaskEnSQDAsyncNotify != 0 && next.NotifyDrained
+		}
+		q.drained()
 	}
 	q.Device.fabric.Kick()
 	return nil
@@ -184,7 +194,6 @@ func (q *QP) apply(a *Attr, mask Mask) {
 }
 
 func (q *QP) enter(s State) {
-	from := q.State
 	switch s {
 	case StateErr:
 		q.Fail()
@@ -194,9 +203,17 @@ func (q *QP) enter(s State) {
 		q.route.port, q.flights, q.skipping, q.broken, q.Attr = nil, nil, false, false, q.initial()
 	}
 	q.State = s
-	if s == StateSQD && from == StateRTS {
-		// Requests run to their end or not at all: nothing is left to drain but
-		// one that waits.
+}
+
+// Draining reports whether requests that were begun before SQD are under way.
+func (q *QP) Draining() bool {
+	return q.State == StateSQD && slices.ContainsFunc(q.flights, func(t *flight) bool { return t.Attempts > 0 })
+}
+
+// drained tells who asked when there are none left.
+func (q *QP) drained() {
+	if q.tellDrained && !q.Draining() {
+		q.tellDrained = false
 		q.Notify(EventSQDrained)
 	}
 }

@@ -324,6 +324,7 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		RQPSN:      in.RQPSN, SQPSN: in.SQPSN,
 		Timeout: in.Timeout, RetryCount: in.RetryCount, RNRRetry: in.RNRRetry, MinRNRTimer: in.MinRNRTimer,
 		MaxRdAtomic: in.MaxRdAtomic, MaxDestRdAtomic: in.MaxDestRdAtomic,
+		NotifyDrained: in.EnSQDAsyncNotify != 0,
 	}
 	if err := q.Modify(&next, fabric.State(in.State), fabric.Mask(in.Mask)); err != nil {
 		return err
@@ -354,6 +355,9 @@ func (c *Context) queryQP(r *uapi.Request) error {
 	}
 	if a.To.Global {
 		out.Dest.IsGlobal = 1
+	}
+	if q.Draining() {
+		out.SQDraining = 1
 	}
 	if q.sigAll {
 		out.SQSigAll = 1
