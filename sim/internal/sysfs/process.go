@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +24,7 @@ type Process struct {
 
 // NewProcess chooses the folder.
 func NewProcess() *Process {
-	name := fmt.Sprintf("%d-%016x", os.Getpid(), rand.Uint64())
+	name := fmt.Sprintf("%s%d-%016x", ofProcess, os.Getpid(), rand.Uint64())
 	return &Process{Path: filepath.Join(Base(), name)}
 }
 
@@ -97,16 +99,24 @@ func (p *Process) take() error {
 	return nil
 }
 
-const lockName = "lock"
+const (
+	ofProcess = "process-" // begins the name of a process's folder
+	lockName  = "lock"
+)
 
-// sweep removes folders whose lock nobody holds. A folder without a lock file
-// is being made.
+// sweep removes folders whose lock nobody holds.
 func sweep(base string) {
 	entries, _ := os.ReadDir(base)
 	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ofProcess) {
+			continue
+		}
 		dir := filepath.Join(base, e.Name())
 		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 		if err != nil {
+			if abandoned(e) {
+				os.RemoveAll(dir)
+			}
 			continue
 		}
 		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
@@ -114,4 +124,14 @@ func sweep(base string) {
 		}
 		lock.Close()
 	}
+}
+
+// makingLimit is more than it takes to make a folder and its lock.
+const makingLimit = time.Hour
+
+// abandoned reports whether the process that was making a folder without a lock
+// must have been killed in between.
+func abandoned(e fs.DirEntry) bool {
+	info, err := e.Info()
+	return err == nil && time.Since(info.ModTime()) > makingLimit
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
@@ -15,20 +16,33 @@ import (
 func TestFoldersOfProcessesThatAreGoneAreSwept(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "base")
 	at := func(name string) *Process { return &Process{Path: filepath.Join(base, name)} }
-	gone, here, next := at("gone"), at("here"), at("next")
+	gone, here, next := at(ofProcess+"gone"), at(ofProcess+"here"), at(ofProcess+"next")
 	for _, p := range []*Process{gone, here} {
 		if err := p.Make(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	gone.lock.Close()
+	// Of these the first two have been there for long.
+	killed, network, begun := at(ofProcess+"killed"), at("net"), at(ofProcess+"begun")
+	for _, p := range []*Process{killed, network, begun} {
+		if err := os.Mkdir(p.Path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := time.Now().Add(-2 * makingLimit)
+	for _, p := range []*Process{killed, network} {
+		if err := os.Chtimes(p.Path, before, before); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := next.Make(); err != nil {
 		t.Fatal(err)
 	}
 	if err := next.Make(); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	for p, want := range map[*Process]bool{gone: false, here: true, next: true} {
+	for p, want := range map[*Process]bool{gone: false, here: true, next: true, killed: false, network: true, begun: true} {
 		if _, err := os.Stat(p.Path); (err == nil) != want {
 			t.Errorf("%s: %v", p.Path, err)
 		}
