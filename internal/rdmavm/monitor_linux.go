@@ -11,7 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const monitorTimeout = 30 * time.Second
+const (
+	// monitorTimeout is how long an answer may take, which is more than saveTimeout:
+	// QEMU does not answer while it writes the last of a guest.
+	monitorTimeout = 30 * time.Second
+
+	// saveTimeout is how long a guest may take to be saved, which is then given up:
+	// it would only make later runs faster.
+	saveTimeout = 20 * time.Second
+)
 
 // A monitor speaks QEMU's QMP.
 type monitor struct {
@@ -20,16 +28,19 @@ type monitor struct {
 }
 
 func openMonitor(f *os.File) (*monitor, error) {
-	if err := f.SetDeadline(time.Now().Add(monitorTimeout)); err != nil {
+	m := &monitor{f, json.NewDecoder(f)}
+	if err := m.hurry(); err != nil {
 		return nil, err
 	}
-	m := &monitor{f, json.NewDecoder(f)}
 	var greeting struct{ QMP json.RawMessage }
 	if err := m.dec.Decode(&greeting); err != nil {
 		return nil, fmt.Errorf("qemu monitor: %w", err)
 	}
 	return m, m.do("qmp_capabilities", nil, nil)
 }
+
+// hurry begins the time for the next answer.
+func (m *monitor) hurry() error { return m.f.SetDeadline(time.Now().Add(monitorTimeout)) }
 
 // do runs a command. result may be nil; events in between are passed over.
 func (m *monitor) do(command string, arguments map[string]any, result any, fds ...int) error {
@@ -41,7 +52,7 @@ func (m *monitor) do(command string, arguments map[string]any, result any, fds .
 	if err != nil {
 		return err
 	}
-	if err := m.send(append(b, '\n'), fds); err != nil {
+	if err := errors.Join(m.hurry(), m.send(append(b, '\n'), fds)); err != nil {
 		return fmt.Errorf("qemu monitor: %s: %w", command, err)
 	}
 	for {
@@ -87,12 +98,14 @@ func (m *monitor) send(request []byte, fds []int) error {
 
 // saveState writes the state of the guest to w and lets the guest go on, which
 // it does even if it could not be saved, unless the error is errStopped.
-func (m *machine) saveState(w io.Writer) error {
-	qmp, err := openMonitor(m.monitor)
+func (m *machine) saveState(w io.Writer) error { return saveState(m.monitor, w, saveTimeout) }
+
+func saveState(f *os.File, w io.Writer, timeout time.Duration) error {
+	qmp, err := openMonitor(f)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errStopped, err)
 	}
-	saveErr := qmp.save(w)
+	saveErr := qmp.save(w, timeout)
 	if err := qmp.do("cont", nil, nil); err != nil { // a guest that has been saved stands still
 		return fmt.Errorf("%w: %w", errStopped, errors.Join(saveErr, err))
 	}
@@ -101,7 +114,7 @@ func (m *machine) saveState(w io.Writer) error {
 
 var errStopped = errors.New("the virtual machine stands still")
 
-func (m *monitor) save(w io.Writer) error {
+func (m *monitor) save(w io.Writer, timeout time.Duration) error {
 	r, pipe, err := os.Pipe()
 	if err != nil {
 		return err
@@ -125,13 +138,18 @@ func (m *monitor) save(w io.Writer) error {
 		r.Close() // after an error it stops QEMU's writing
 		copied <- err
 	}()
+	giveUp := time.AfterFunc(timeout, func() { r.Close() })
 	migrateErr := m.migrate()
+	if !giveUp.Stop() {
+		migrateErr = errors.Join(fmt.Errorf("not done within %v: %w", timeout, os.ErrDeadlineExceeded), migrateErr)
+	}
 	if migrateErr != nil {
 		r.Close()
 	}
 	return errors.Join(migrateErr, <-copied)
 }
 
+// migrate returns once QEMU has written the guest, or failed to.
 func (m *monitor) migrate() error {
 	if err := m.do("migrate-set-parameters", map[string]any{"max-bandwidth": 100e9}, nil); err != nil {
 		return err
@@ -153,6 +171,6 @@ func (m *monitor) migrate() error {
 		case "failed", "cancelled":
 			return fmt.Errorf("qemu monitor: migrate: %s %s", info.Status, info.ErrorDesc)
 		}
-		time.Sleep(10 * time.Millisecond) // bounded by the monitor's deadline
+		time.Sleep(10 * time.Millisecond) // bounded by the pipe that it writes to
 	}
 }

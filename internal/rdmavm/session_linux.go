@@ -91,6 +91,7 @@ func (s *session) run() (status int, err error) {
 				if err := s.ready(f); err != nil {
 					return ExitFailure, err
 				}
+				bootLimit = time.After(boot) // what saving took is not the guest's fault
 			case frameStarted:
 				s.started = true
 				bootLimit = nil
@@ -139,7 +140,12 @@ func (s *session) read(boot time.Duration, done <-chan struct{}) {
 			}
 			return
 		}
-		patience = s.launch.options.Stall
+		switch f.kind {
+		case frameReady: // and now it may be saved, for which it stands still
+			patience = s.launch.options.Stall + saveTimeout
+		case frameStarted:
+			patience = s.launch.options.Stall
+		}
 		var stream *os.File
 		switch f.kind {
 		case frameStdout:
