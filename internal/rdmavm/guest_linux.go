@@ -136,7 +136,7 @@ type guest struct {
 	out   *frameWriter
 	kmsg  *kmsgReader
 	stdin chan []byte // what the launcher sends when it is asked for more
-	pid   int         // of the program, 0 before and after
+	pidfd int         // of the program, once there is one; 0 before
 }
 
 // serve acts on the launcher's frames until the launcher ends QEMU.
@@ -154,12 +154,12 @@ func (g *guest) serve(r *bufio.Reader) error {
 				return err
 			}
 			go g.run(&job, started)
-			g.pid = <-started
+			g.pidfd = <-started
 		case frameStdin:
 			g.stdin <- f.data
 		case frameSignal:
-			if g.pid > 0 && len(f.data) == 1 {
-				_ = unix.Kill(g.pid, unix.Signal(f.data[0])) // it may have ended
+			if g.pidfd > 0 && len(f.data) == 1 {
+				_ = unix.PidfdSendSignal(g.pidfd, unix.Signal(f.data[0]), nil, 0) // it may have ended
 			}
 		}
 	}

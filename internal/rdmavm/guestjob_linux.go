@@ -17,7 +17,7 @@ import (
 // to its streams.
 const leftoverGrace = 500 * time.Millisecond
 
-// run runs the job and reports its end. It sends the program's pid on started
+// run runs the job and reports its end. It sends the program's pidfd on started
 // once, 0 if there is none.
 func (g *guest) run(job *jobMessage, started chan<- int) {
 	p, err := g.start(job)
@@ -26,7 +26,7 @@ func (g *guest) run(job *jobMessage, started chan<- int) {
 		g.exit(&exitMessage{Code: startStatus(err), Err: err.Error()})
 		return
 	}
-	started <- p.pid
+	started <- p.pidfd
 	x, err := p.wait()
 	if err != nil {
 		x = &exitMessage{Code: ExitFailure, Err: err.Error()}
@@ -57,6 +57,7 @@ var errPrepare = errors.New("preparing the guest")
 // A process is the running program.
 type process struct {
 	pid     int
+	pidfd   int            // tells it from a later process, whose pid may be the same
 	streams sync.WaitGroup // stdout and stderr
 }
 
@@ -79,19 +80,20 @@ func (g *guest) start(job *jobMessage) (*process, error) {
 	if err := g.out.send(frameStarted, nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", errPrepare, err)
 	}
+	var p process
 	pid, err := syscall.ForkExec(job.Argv[0], job.Argv, &syscall.ProcAttr{
 		Dir: job.Dir, Env: job.Env,
 		Files: []uintptr{there[0].Fd(), there[1].Fd(), there[2].Fd()},
-		Sys:   &syscall.SysProcAttr{Chroot: guestRoot, Setsid: true},
+		Sys:   &syscall.SysProcAttr{Chroot: guestRoot, Setsid: true, PidFD: &p.pidfd},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start %s in %s: %w", job.Argv[0], job.Dir, err)
 	}
-	p := &process{pid: pid}
+	p.pid = pid
 	go g.feed(here[0])
 	p.streams.Go(func() { g.forward(here[1], frameStdout) })
 	p.streams.Go(func() { g.forward(here[2], frameStderr) })
-	return p, nil
+	return &p, nil
 }
 
 // feed asks for stdin piece by piece, so that a program which does not read its
