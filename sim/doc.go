@@ -64,6 +64,10 @@
 // would be without sim, which [New] tells too. The same goes for statically
 // linked programs.
 //
+// Idle devices cost no CPU: what is posted wakes them, by userfaultfd(2) on Linux
+// 5.19 and later. Where that is barred they look 200 times a second, and so they
+// do while a queue pair is in ERR, since posting a receive there rings nothing.
+//
 // # Several processes
 //
 // The processes of a user on a host have the same devices if they order the
