@@ -16,6 +16,11 @@ func TestBindThatIsNotPostedChangesNothing(t *testing.T) {
 			d := newFakeFabric().domain(t, nil)
 			first, second := mustAlloc(t, d, 8, nil), mustAlloc(t, d, 8, nil)
 			w := &window{typ: typ, dom: d, raw: &ibverbs.MW{RKey: 0x1ff}, key: 0x1ff, h: handle.New(handle.Spec{Kind: "Window"})}
+			end := func(b *binding) {
+				var over leftovers
+				b.end(false, &over)
+				over.end()
+			}
 			do := func(view View, posted bool) {
 				t.Helper()
 				b := binding{w: w, view: view}
@@ -25,7 +30,7 @@ func TestBindThatIsNotPostedChangesNothing(t *testing.T) {
 				if !posted {
 					b.takeBack()
 				}
-				b.end()
+				end(&b)
 			}
 			state := func(key uint32, bound View) {
 				t.Helper()
@@ -49,7 +54,7 @@ func TestBindThatIsNotPostedChangesNothing(t *testing.T) {
 				t.Errorf("a window was bound twice at a time: %v", err)
 			}
 			one.takeBack()
-			one.end()
+			end(&one)
 			state(0x100, first.View())
 
 			mustClose(t, first)

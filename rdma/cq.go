@@ -170,6 +170,7 @@ type completionQueue struct {
 	private bool
 
 	mu        sync.Mutex
+	over      leftovers    // of requests that were retired, for unlock to end
 	raw       *ibverbs.CQ  // nil once it is about to be destroyed
 	arena     *capi.Arena  // holds wcs
 	wcs       []ibverbs.WC // as the device wrote them; those in [next, got) are to be reported
@@ -244,7 +245,7 @@ func (c *completionQueue) error(err error) error { return opError("poll_cq", c.d
 // completion will make c.ready wake.
 func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.raw == nil || c.h.IsClosed() {
 		return 0, c.error(os.ErrClosed)
 	}
@@ -267,11 +268,26 @@ func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 	return 0, c.broken
 }
 
+// unlock lets others in, and then ends what requests were the last to use.
+func (c *completionQueue) unlock() { c.unlockFirst().end() }
+
+// unlockFirst is unlock that leaves the rest to the caller.
+func (c *completionQueue) unlockFirst() leftovers {
+	over := c.over
+	c.over = nil
+	c.mu.Unlock()
+	return over
+}
+
 // collect ends or stores everything that has completed, and arms the queue, so
 // that c.ready wakes when there is more.
 func (c *completionQueue) collect() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
+	c.collectAndArm()
+}
+
+func (c *completionQueue) collectAndArm() {
 	if c.raw == nil {
 		return
 	}
@@ -384,7 +400,7 @@ func (c *completionQueue) reportOne(out []WC) (n int) {
 			wq.complete(wc, raw)
 			c.next++
 		}
-		wq.retire(number)
+		wq.retire(number, wc.Status != WCSuccess, &c.over)
 		if number == last {
 			break
 		}
@@ -462,9 +478,9 @@ func (c *completionQueue) flush(wq *workQueue) {
 		wc[0].Status = WCWRFlushErr
 		wq.qp.noteFailure(&wc[0])
 		c.keep(wc[:])
-		wq.retire(number)
+		wq.retire(number, true, &c.over)
 	}
-	c.mu.Unlock()
+	c.unlock()
 	wq.freed.wake()
 	c.ready.wake()
 }
@@ -473,11 +489,14 @@ func (c *completionQueue) flush(wq *workQueue) {
 func (c *completionQueue) onEvent() {
 	c.mu.Lock()
 	c.armed = false
-	c.mu.Unlock()
 	if c.private {
-		c.collect()
+		c.collectAndArm()
 	}
+	over := c.unlockFirst()
 	c.ready.wake()
+	if len(over) > 0 { // other queues have events too
+		go over.end()
+	}
 }
 
 // alarm tells one waiter that something broke down, of which no completion

@@ -276,13 +276,11 @@ func (p *peer) close() error {
 	return p.q.dom.releaseHandle(p.ah)
 }
 
-// hold keeps the address handle for a request, or says that the peer is closed.
+// hold keeps the address handle for a request, which releases it, or says that the
+// peer is closed.
 func (p *peer) hold() error {
 	if !p.closed.Load() && p.ah.h.Acquire() == nil {
 		return nil
 	}
 	return fmt.Errorf("the peer %s: %w", p.endpoint.address(), os.ErrClosed)
 }
-
-// release ends what hold began.
-func (p *peer) release() { p.ah.h.Release() }

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/handle"
 )
 
 // slot is what the library knows about one request in flight.
@@ -19,10 +21,12 @@ type slot struct {
 
 // slotRing holds the requests in flight on one work queue.
 //
-// One goroutine at a time adds at the head, another one retires; they share
-// nothing but two counters. Each request has a number, modulo 2³², whose lower
-// bits say where its slot is. It is the lower half of the request's wr_id, so
-// that a completion that does not belong to a request in flight is recognized.
+// One goroutine at a time adds at the head, another one retires; they share two
+// counters, and of slots whose requests end in any order the places and states.
+//
+// Each request has a number, modulo 2³², whose lower bits say where its slot is.
+// It is the lower half of the request's wr_id, so that a completion that does not
+// belong to a request in flight is recognized.
 //
 // On most queues requests end in the order in which they were posted, and the
 // number counts requests since the queue was made. Where they end in any order
@@ -98,17 +102,19 @@ func (r *slotRing) publish(n int) {
 
 // withdraw takes back and unpins the last n, which were not posted after all.
 func (r *slotRing) withdraw(n int) {
+	var over leftovers
 	r.head.Store(r.head.Load() - uint32(n))
 	for i := n - 1; i >= 0; i-- { // the last first, to undo what they did
 		number := r.next(i)
 		if s := r.at(number); s.bind != nil {
 			s.bind.takeBack()
 		}
-		r.at(number).clear()
+		r.at(number).clear(false, &over)
 		if r.free != nil {
 			r.state[r.place(number)].Store(uint64(number) << 1)
 		}
 	}
+	over.end()
 }
 
 // holds tells whether the request with that number is in flight.
@@ -130,9 +136,9 @@ func (r *slotRing) first(number uint32) uint32 {
 }
 
 // retire ends the request that first returned: it unpins the memory and frees
-// the slot.
-func (r *slotRing) retire(number uint32) {
-	r.at(number).clear()
+// the slot. What the request was the last to use goes to over.
+func (r *slotRing) retire(number uint32, failed bool, over *leftovers) {
+	r.at(number).clear(failed, over)
 	tail := r.tail.Load()
 	if r.free != nil {
 		i := r.place(number)
@@ -164,6 +170,18 @@ func (r *slotRing) all() iter.Seq[uint32] {
 // set fills a free slot for a request and pins its memory and destination, or
 // changes nothing.
 func (s *slot) set(r *request, pieces []piece) error {
+	if err := s.hold(r, pieces); err != nil {
+		var over leftovers
+		s.clear(false, &over)
+		over.end()
+		return err
+	}
+	s.token, s.op, s.code = r.token, r.op, r.code
+	return nil
+}
+
+// hold is the part of set that can fail midway.
+func (s *slot) hold(r *request, pieces []piece) error {
 	if r.to != nil {
 		if err := r.to.hold(); err != nil {
 			return err
@@ -176,7 +194,6 @@ func (s *slot) set(r *request, pieces []piece) error {
 			continue
 		}
 		if err := m.pin(1); err != nil {
-			s.clear()
 			return err
 		}
 		if s.mem == nil {
@@ -187,33 +204,47 @@ func (s *slot) set(r *request, pieces []piece) error {
 	}
 	if r.bind != nil {
 		if err := r.bind.begin(); err != nil {
-			s.clear()
 			return err
 		}
 		s.bind = r.bind
 	}
-	s.token, s.op, s.code = r.token, r.op, r.code
 	return nil
 }
 
 // clear unpins what the request used and forgets it.
-func (s *slot) clear() {
+func (s *slot) clear(failed bool, over *leftovers) {
 	if s.mem != nil {
-		s.mem.unpin(1)
+		over.release(s.mem.h)
 		s.mem = nil
 	}
 	for i, m := range s.more {
-		m.unpin(1)
+		over.release(m.h)
 		s.more[i] = nil
 	}
 	s.more = s.more[:0]
 	if s.to != nil {
-		s.to.release()
+		over.release(s.to.ah.h)
 		s.to = nil
 	}
 	if s.bind != nil {
-		s.bind.end()
+		s.bind.end(failed, over)
 		s.bind = nil
 	}
 	s.op = nil
+}
+
+// leftovers are things that requests were the last to use. They are ended where
+// nobody is kept waiting, since it can take long.
+type leftovers []*handle.Handle
+
+func (l *leftovers) release(h *handle.Handle) {
+	if h.Drop() {
+		*l = append(*l, h)
+	}
+}
+
+func (l leftovers) end() {
+	for _, h := range l {
+		h.End()
+	}
 }

@@ -36,7 +36,7 @@ func TestSlotRingAcrossCounterWrap(t *testing.T) {
 				if got := r.at(r.tail.Load()).token; got != uint64(next)+uint64(i) {
 					t.Fatalf("token %d, want %d", got, uint64(next)+uint64(i))
 				}
-				r.retire(r.first(next + 2))
+				r.retire(r.first(next+2), false, new(leftovers))
 			}
 			next += 3
 		}
@@ -88,7 +88,7 @@ func testUnorderedSlots(t *testing.T, r *slotRing) {
 				t.Fatalf("request %d: in flight %v, token %#x, want %#x", number, r.holds(number), got, want)
 			}
 			if random.IntN(2) == 0 {
-				r.retire(number)
+				r.retire(number, false, new(leftovers))
 				delete(live, number)
 				ended = append(ended, number)
 			}
@@ -103,7 +103,7 @@ func testUnorderedSlots(t *testing.T, r *slotRing) {
 		}
 	}
 	for number := range r.all() {
-		r.retire(number)
+		r.retire(number, false, new(leftovers))
 	}
 	if r.inFlight() != 0 || r.room() != 4 {
 		t.Errorf("%d in flight, room for %d after all were retired", r.inFlight(), r.room())
@@ -137,7 +137,9 @@ func TestSlotPinsEachMemoryOnce(t *testing.T) {
 		t.Error("memory of a request in flight was freed by Close")
 	}
 	r.publish(1)
-	r.retire(0)
+	var over leftovers
+	r.retire(0, false, &over)
+	over.end()
 	if pinned(a) {
 		t.Error("memory is still there after the request ended")
 	}
@@ -164,7 +166,7 @@ func TestSlotsDoNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.publish(1)
-		r.retire(number)
+		r.retire(number, false, new(leftovers))
 	}); n != 0 {
 		t.Errorf("%v allocations per request, want 0", n)
 	}

@@ -193,15 +193,17 @@ func (b *binding) takeBack() {
 }
 
 // end lets go of what was needed until the request had ended.
-func (b *binding) end() {
+func (b *binding) end(_ bool, over *leftovers) {
 	w := b.w
+	w.mu.Lock()
 	if !b.invalidates() {
-		w.mu.Lock()
 		w.binding = false
-		w.mu.Unlock()
 	}
-	b.before.unpin()
-	w.h.Release()
+	w.mu.Unlock()
+	if m := b.before.mem; m != nil {
+		over.release(m.h)
+	}
+	over.release(w.h)
 }
 
 // fill writes the request into C memory.

@@ -90,12 +90,23 @@ func (h *Handle) Release() { h.ReleaseN(1) }
 
 // ReleaseN gives up n references with one atomic operation. When they are the
 // last ones the thing is destroyed; if that fails, the failure is logged.
-func (h *Handle) ReleaseN(n int) {
-	if err := h.drop(n); err != nil {
+func (h *Handle) ReleaseN(n int) { h.report(h.drop(n)) }
+
+// report logs that the thing was not destroyed.
+func (h *Handle) report(err error) {
+	if err != nil {
 		h.spec.Log.Error("rdma: destroying "+h.String()+" was refused; what it uses is kept",
 			append(h.created.attrs(), "err", err)...)
 	}
 }
+
+// Drop gives up a reference that Acquire took, and tells whether it was the last
+// one. Then the caller has to call End, where destroying is in nobody's way.
+func (h *Handle) Drop() (last bool) { return h.forget(1) }
+
+// End destroys the thing, as Release does with the last reference. It comes once,
+// after a Drop that returned true.
+func (h *Handle) End() { h.report(h.destroy()) }
 
 // Close gives up the owner's reference: the handle can no longer be acquired,
 // and the thing is destroyed as soon as nothing uses it. When that is now, Close
@@ -140,14 +151,25 @@ func (h *Handle) retain() {
 // drop gives up n references, destroys the thing if they were the last, and
 // returns the error of that.
 func (h *Handle) drop(n int) error {
-	state := h.state.Add(-uint64(n))
-	switch refs := state &^ closedBit; {
-	case refs > 1<<62 || state == 0:
-		// Below zero, or the owner's reference went without Close.
-		panic("rdma: internal error: " + h.String() + " was released too often")
-	case refs > 0:
+	if !h.forget(n) {
 		return nil
 	}
+	return h.destroy()
+}
+
+// forget gives up n references and tells whether they were the last.
+func (h *Handle) forget(n int) (last bool) {
+	state := h.state.Add(-uint64(n))
+	refs := state &^ closedBit
+	if refs > 1<<62 || state == 0 {
+		// Below zero, or the owner's reference went without Close.
+		panic("rdma: internal error: " + h.String() + " was released too often")
+	}
+	return refs == 0
+}
+
+// destroy ends the thing, to which there is no reference any more.
+func (h *Handle) destroy() error {
 	if h.spec.Destroy != nil {
 		if err := h.spec.Destroy(); err != nil {
 			h.refused.Store(true)
