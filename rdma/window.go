@@ -57,6 +57,7 @@ type window struct {
 	key     uint32     // of the last bind that was posted
 	bound   View       // what that was to, pinned; of no memory if to none
 	binding bool       // that is in flight
+	kept    []View     // pinned, since a request that should have ended what it was bound to failed
 }
 
 // AllocWindow makes a memory window that is bound to nothing. Close it before
@@ -95,7 +96,9 @@ func (d *Domain) AllocWindow(t WindowType) (*Window, error) {
 			if err := ibverbs.DeallocMW(raw); err != nil {
 				return opError("dealloc_mw", device, err)
 			}
-			w.bound.unpin()
+			for _, v := range append(w.kept, w.bound) {
+				v.unpin()
+			}
 			return nil
 		},
 	})
@@ -192,12 +195,17 @@ func (b *binding) takeBack() {
 	w.key, w.bound, b.before = b.old, b.before, w.bound
 }
 
-// end lets go of what was needed until the request had ended.
-func (b *binding) end(_ bool, over *leftovers) {
+// end lets go of what was needed until the request had ended. After one that failed
+// the window may be bound as it was before.
+func (b *binding) end(failed bool, over *leftovers) {
 	w := b.w
 	w.mu.Lock()
 	if !b.invalidates() {
 		w.binding = false
+	}
+	if failed && b.before.mem != nil {
+		w.kept = append(w.kept, b.before)
+		b.before = View{}
 	}
 	w.mu.Unlock()
 	if m := b.before.mem; m != nil {
