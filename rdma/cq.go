@@ -503,7 +503,9 @@ func (c *completionQueue) onEvent() {
 // will tell.
 func (c *completionQueue) alarm(err error) {
 	c.mu.Lock()
-	c.alarms = append(c.alarms, err)
+	if c.broken == nil { // else all are told of that, whence this may come
+		c.alarms = append(c.alarms, err)
+	}
 	c.mu.Unlock()
 	c.ready.wake()
 }

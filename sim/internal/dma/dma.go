@@ -174,9 +174,9 @@ func Touch(start Addr, n uint64, write bool) error {
 }
 
 // Copy copies src to dst until either ends, and returns the bytes copied.
-// The error is a *FaultError.
+// The error is a *FaultError if the caller has had faults made panics, by
+// debug.SetPanicOnFault: that takes time.
 func Copy(dst, src []Span) (n uint64, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverFault(&err)
 	var do, so uint64 // offsets in the first spans
 	for len(dst) > 0 && len(src) > 0 {
@@ -200,15 +200,25 @@ func Copy(dst, src []Span) (n uint64, err error) {
 }
 
 func recoverFault(err *error) {
-	switch e := recover().(type) {
+	if fault := Caught(recover()); fault != nil {
+		*err = fault
+	}
+}
+
+// Caught returns the memory fault that was recovered from, nil if there was no
+// panic. Others go on. For faults to be panics, debug.SetPanicOnFault has to say
+// so.
+func Caught(recovered any) *FaultError {
+	switch e := recovered.(type) {
 	case nil:
+		return nil
 	case *FaultError:
-		*err = e
+		return e
 	case interface {
 		runtime.Error
 		Addr() uintptr
 	}:
-		*err = &FaultError{Addr(e.Addr())}
+		return &FaultError{Addr(e.Addr())}
 	default:
 		panic(e)
 	}

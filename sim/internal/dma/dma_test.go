@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -78,6 +79,7 @@ func TestFaultIsAnErrorThatTellsWhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Munmap(mem)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	low := []Span{{Addr: 8, Len: 8}}
 	for _, c := range [][2][]Span{{gone, here}, {here, gone}, {low, here}, {here, low}} {
 		_, err := Copy(c[0], c[1])

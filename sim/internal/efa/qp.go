@@ -224,10 +224,13 @@ func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
 // NextRecv implements fabric.Queues.
 func (q *QP) NextRecv(r *fabric.Receive) bool {
 	r.SGL = r.SGL[:0]
-	if !q.RecvPending() {
+	if q.descs == 0 {
 		return false
 	}
 	posted := uint16(q.cfg.RecvDoorbell.Load32())
+	if posted == q.received {
+		return false
+	}
 	le := binary.LittleEndian
 	for i := 0; q.received != posted && i < maxPieces; i++ {
 		d := (q.cfg.RecvRing + dma.Addr(int(q.received%q.descs)*RecvSize)).Bytes(RecvSize)
@@ -244,11 +247,6 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 		}
 	}
 	return true
-}
-
-// RecvPending implements fabric.Queues.
-func (q *QP) RecvPending() bool {
-	return q.descs != 0 && uint16(q.cfg.RecvDoorbell.Load32()) != q.received
 }
 
 // CompleteRecv implements fabric.Queues.

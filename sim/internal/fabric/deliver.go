@@ -420,7 +420,7 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 		grh = r.To.Global
 	}
 	a := Arrival{Op: OpSend, Length: length, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited,
-		QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID, SL: from.From.SL}
+		SourceQPN: from.QPN, Source: from.From.GID, HasGRH: grh, SLID: from.From.LID, SL: from.From.SL}
 	if o, ok := f.spoil(p, &a); !ok {
 		return o
 	}
@@ -521,7 +521,7 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 	}
 	if r.HasImm {
 		a := Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
-			QPN: p.Num, SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID, SL: from.From.SL}
+			SourceQPN: from.QPN, Source: from.From.GID, SLID: from.From.LID, SL: from.From.SL}
 		if !a.Unsolicited {
 			if o, ok := f.spoil(p, &a); !ok {
 				return o

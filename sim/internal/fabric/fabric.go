@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"runtime/debug"
 	"sync"
 	"time"
 	"unsafe"
@@ -10,7 +11,8 @@ import (
 
 // Fabric connects devices. Its zero value has none; see New.
 type Fabric struct {
-	mu sync.Mutex
+	mu      sync.Mutex
+	onFault bool // whether faults were panics before
 	// The clock stands still while the lock is held: what happens then happens at
 	// once. It is 0 until someone asks.
 	clock time.Duration
@@ -109,14 +111,19 @@ func (f *Fabric) AddPoller(p Poller) { f.pollers = append(f.pollers, p) }
 // RemovePoller ends that.
 func (f *Fabric) RemovePoller(p Poller) { f.pollers = remove(f.pollers, p) }
 
-// Lock takes the lock.
+// Lock takes the lock. Until it is given back a fault in memory, which is the
+// program's, is a panic; see dma.Caught.
 func (f *Fabric) Lock() {
 	f.mu.Lock()
 	f.clock = 0 // not read
+	f.onFault = debug.SetPanicOnFault(true)
 }
 
 // Unlock gives it back.
-func (f *Fabric) Unlock() { f.mu.Unlock() }
+func (f *Fabric) Unlock() {
+	debug.SetPanicOnFault(f.onFault)
+	f.mu.Unlock()
+}
 
 // Now is the fabric's clock: what has passed since it was made.
 func (f *Fabric) Now() time.Duration {

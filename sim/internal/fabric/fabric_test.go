@@ -36,7 +36,6 @@ func (q *queues) CompleteSend(_ *Request, st Status) { q.sent = append(q.sent, s
 func (q *queues) CompleteRecv(_ *Receive, a Arrival) { q.got = append(q.got, a) }
 func (q *queues) ExecuteLocal(*Request) Status       { return Success }
 func (q *queues) Reset()                             { q.posted, q.recvs = nil, nil }
-func (q *queues) RecvPending() bool                  { return len(q.recvs) > 0 }
 
 func newDevice(gid byte) *Device {
 	return &Device{

@@ -89,7 +89,6 @@ type Arrival struct {
 	Imm        [4]byte
 	Invalidate bool
 	Solicited  bool
-	QPN        uint32 // of the receiver
 	To         *QP
 	SourceQPN  uint32
 	Source     GID
@@ -112,8 +111,6 @@ type Queues interface {
 	ExecuteLocal(r *Request) Status
 	// Reset empties the queues.
 	Reset()
-	// RecvPending reports whether NextRecv has one.
-	RecvPending() bool
 }
 
 // Receives is a queue of receive requests, a queue pair's or a shared one.

@@ -50,16 +50,20 @@ func NewCQ(buf, record dma.Addr, n, entrySize int) (*CQ, error) {
 
 // Resize moves to another buffer. The old one ends with an entry that says so;
 // libmlx5 copies what it had not taken, to places one further on.
-func (c *CQ) Resize(buf dma.Addr, n, entrySize int) error {
+func (c *CQ) Resize(buf dma.Addr, n, entrySize int) (err error) {
 	next, err := checkSize(n, entrySize)
 	if err != nil || buf == 0 || c.failed {
 		return syscall.EINVAL
 	}
+	defer c.guard()
+	err = syscall.EFAULT
 	c.consumed = (c.record + cqConsumer).LoadBE32()
 	if c.pending() > uint32(n) {
 		return syscall.EINVAL
 	}
-	c.put(&cqe{opcode: opResize})
+	if !c.put(&cqe{opcode: opResize}) {
+		return err
+	}
 	c.buf, c.stride, c.log = buf, entrySize, next
 	return nil
 }
@@ -119,10 +123,11 @@ func (c *CQ) pending() uint32 { return (c.produced - c.consumed) & 0xffffff }
 
 // put writes the next entry. One that finds no room is the queue's end, and put
 // reports false from then on.
-func (c *CQ) put(e *cqe) bool {
+func (c *CQ) put(e *cqe) (ok bool) {
 	if c.failed {
 		return false
 	}
+	defer c.guard()
 	n := uint32(1) << c.log
 	if c.pending() >= n {
 		c.consumed = (c.record + cqConsumer).LoadBE32()
@@ -174,9 +179,16 @@ func (c *CQ) put(e *cqe) bool {
 		c.solicited = true
 	}
 	if e.opcode != opResize {
-		c.Poll()
+		c.poll()
 	}
 	return true
+}
+
+// guard, deferred, is the queue's end if its memory is gone.
+func (c *CQ) guard() {
+	if dma.Caught(recover()) != nil {
+		c.fail()
+	}
 }
 
 func (c *CQ) fail() {
@@ -188,7 +200,12 @@ func (c *CQ) fail() {
 // called at every completion, so that the events of several queues on one
 // channel come in the order of the completions, and now and then, since a
 // program may ask after the fact.
-func (c *CQ) Poll() int {
+func (c *CQ) Poll() (n int) {
+	defer c.guard()
+	return c.poll()
+}
+
+func (c *CQ) poll() int {
 	if c.Notify == nil || c.failed {
 		return 0
 	}

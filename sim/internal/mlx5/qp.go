@@ -83,6 +83,7 @@ type QP struct {
 	evicted  uint16 // blocks that this core does not hold any more
 	posted   uint16 // at least; the record is read when they are taken
 	received uint16 // elements taken
+	gone     bool   // the queues' memory is
 	scratch  [1024]byte
 }
 
@@ -108,17 +109,26 @@ func (q *QP) RecvCapacity() (requests, pieces uint32) {
 
 // Reset implements fabric.Queues.
 func (q *QP) Reset() {
-	q.sent, q.evicted, q.posted, q.received = 0, 0, 0, 0
+	q.sent, q.evicted, q.posted, q.received, q.gone = 0, 0, 0, 0, false
 	if q.cfg.Registers != nil {
 		q.cfg.Registers.forget(q.Fabric.Num)
 	}
 }
 
+// guard, deferred, has the queue pair fail if its queues' memory is gone.
+func (q *QP) guard() {
+	if dma.Caught(recover()) != nil {
+		q.gone = true
+		q.Fabric.Break()
+	}
+}
+
 // NextSend implements fabric.Queues.
-func (q *QP) NextSend(r *fabric.Request) bool {
-	if q.cfg.SendBlocks == 0 {
+func (q *QP) NextSend(r *fabric.Request) (ok bool) {
+	if q.cfg.SendBlocks == 0 || q.gone {
 		return false
 	}
+	defer q.guard()
 	for ; q.evicted != q.sent; q.evicted++ {
 		q.block(q.evicted).Evict(basicBlock)
 	}
@@ -132,7 +142,6 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	// What is flushed the device finds by the record.
 	strict := q.cfg.Registers.heard() && q.Fabric.State != fabric.StateErr
 	if strict {
-		var ok bool
 		if rung, ok = q.cfg.Registers.find(q.Fabric.Num, index); !ok {
 			return false
 		}
@@ -388,11 +397,15 @@ func (q *QP) ScatterRecv() uint64 {
 }
 
 // NextRecv implements fabric.Queues.
-func (q *QP) NextRecv(r *fabric.Receive) bool {
+func (q *QP) NextRecv(r *fabric.Receive) (ok bool) {
 	if q.SRQ != nil {
 		return q.SRQ.NextRecv(r)
 	}
-	if !q.RecvPending() {
+	if q.cfg.RecvCount == 0 || q.gone {
+		return false
+	}
+	defer q.guard()
+	if uint16((q.cfg.Record + qpReceive).LoadBE32()) == q.received {
 		return false
 	}
 	at := q.rq + dma.Addr(int(q.received)&(q.cfg.RecvCount-1)<<q.cfg.RecvShift)
@@ -401,11 +414,6 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 	at.Evict(1 << q.cfg.RecvShift)
 	q.received++
 	return true
-}
-
-// RecvPending implements fabric.Queues.
-func (q *QP) RecvPending() bool {
-	return q.cfg.RecvCount != 0 && uint16((q.cfg.Record+qpReceive).LoadBE32()) != q.received
 }
 
 // readScatter appends the data segments of a receive element.

@@ -37,7 +37,15 @@ type rig struct {
 	*QP
 	ring, record, cqRing, cqRecord *memory
 	cq                             *CQ
+
+	// Of a pair.
+	data   *memory
+	region *fabric.MR // of data
+	events []fabric.EventType
 }
+
+// Raise implements fabric.Owner.
+func (r *rig) Raise(t fabric.EventType) { r.events = append(r.events, t) }
 
 func newRig(t testing.TB, typ fabric.QPType, blocks, recvs, recvShift, cqes, cqeSize int) *rig {
 	t.Helper()
@@ -56,6 +64,60 @@ func newRig(t testing.TB, typ fabric.QPType, blocks, recvs, recvShift, cqes, cqe
 		GIDs: []fabric.GIDEntry{{}, {GID: fabric.GID{1}, Type: fabric.GIDRoCEv2}}}}}}
 	r.SendCQ, r.RecvCQ, r.Fabric = r.cq, r.cq, f
 	return r
+}
+
+// newPair connects two rigs with each other, each on a device of its own and with
+// so many bytes of registered memory.
+func newPair(t testing.TB, blocks, size int) (*fabric.Fabric, [2]*rig) {
+	t.Helper()
+	var devices []*fabric.Device
+	for i := range byte(2) {
+		devices = append(devices, &fabric.Device{Limits: fabric.Limits{MaxQP: 2, MaxMR: 2, MaxPD: 2, MaxRdAtomic: 16},
+			Ports: []*fabric.Port{{Number: 1, LinkLayer: fabric.LinkEthernet, PKeys: []uint16{0xffff}, MaxMTU: 5, ActiveMTU: 5, MaxMsgSize: 1 << 30, Up: true,
+				GIDs: []fabric.GIDEntry{{GID: fabric.GID{i + 1}, Type: fabric.GIDRoCEv2}}}}})
+	}
+	f := fabric.New(devices...)
+	var rigs [2]*rig
+	for i, d := range devices {
+		r := newRig(t, fabric.RC, blocks, blocks, 4, blocks, 64)
+		rigs[i] = r
+		pd, err := d.NewPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Fabric = &fabric.QP{Type: fabric.RC, PD: pd, Queues: r.QP, Owners: []fabric.Owner{r}}
+		if err := d.AddQP(r.Fabric); err != nil {
+			t.Fatal(err)
+		}
+		r.data = newMemory(size)
+		r.region = &fabric.MR{PD: pd, Access: fabric.LocalWrite | fabric.RemoteWrite, IOVA: uint64(r.data.addr()), Len: uint64(size), Addr: r.data.addr()}
+		if err := d.AddMR(r.region, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, r := range rigs {
+		peer := rigs[1-i].Fabric
+		attr := fabric.Attr{Access: fabric.RemoteWrite, Port: 1, PathMTU: 5, DestQPN: peer.Num, Path: fabric.Path{To: fabric.Address{Global: true, GID: peer.Device.Ports[0].GIDs[0].GID}}}
+		for _, step := range []struct {
+			state fabric.State
+			mask  fabric.Mask
+		}{
+			{fabric.StateInit, fabric.MaskPKeyIndex | fabric.MaskPort | fabric.MaskAccess},
+			{fabric.StateRTR, fabric.MaskAV | fabric.MaskPathMTU | fabric.MaskDestQPN | fabric.MaskRQPSN | fabric.MaskMaxDestRdAtomic | fabric.MaskMinRNRTimer},
+			{fabric.StateRTS, fabric.MaskTimeout | fabric.MaskRetryCount | fabric.MaskRNRRetry | fabric.MaskSQPSN | fabric.MaskMaxRdAtomic},
+		} {
+			if err := r.Fabric.Modify(&attr, step.state, step.mask|fabric.MaskState); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return f, rigs
+}
+
+// write writes an element that completes visibly.
+func (r *rig) write(index uint16, opcode uint8, body []byte) {
+	ring := r.sendRing()[:r.cfg.SendBlocks*basicBlock]
+	copy(ring[int(index)*basicBlock%len(ring):], append(ctrl(index, opcode, r.Fabric.Num, segment+len(body), cqUpdate, 0), body...))
 }
 
 func (r *rig) sendRing() []byte { return r.ring.bytes()[r.cfg.RecvCount<<r.cfg.RecvShift:] }

@@ -14,7 +14,7 @@ import (
 type SRQ struct {
 	Limited func() // fewer elements are left than the limit asks for
 	Limit   int    // 0 for none
-	Failed  func() // nothing more is taken from the queue, whose links are wrong
+	Failed  func() // nothing more is taken from the queue, whose links are wrong or memory is gone
 
 	// Of an extended connection's queue, which completes by itself.
 	CQ     *CQ
@@ -45,13 +45,16 @@ func NewSRQ(buf, record dma.Addr, requests, sge int) (*SRQ, error) {
 func (s *SRQ) posted() uint16 { return uint16(s.record.LoadBE32()) - s.taken }
 
 // NextRecv implements fabric.Receives.
-func (s *SRQ) NextRecv(r *fabric.Receive) bool {
-	if s.failed || s.posted() == 0 {
+func (s *SRQ) NextRecv(r *fabric.Receive) (ok bool) {
+	if s.failed {
+		return false
+	}
+	defer s.guard()
+	if s.posted() == 0 {
 		return false
 	}
 	if int(s.head) >= s.count {
-		s.failed = true
-		s.Failed()
+		s.fail()
 		return false
 	}
 	wqe := (s.buf + dma.Addr(int(s.head)<<s.shift)).Bytes(1 << s.shift)
@@ -64,6 +67,18 @@ func (s *SRQ) NextRecv(r *fabric.Receive) bool {
 		s.Limited()
 	}
 	return true
+}
+
+// guard, deferred, is the queue's end if its memory is gone.
+func (s *SRQ) guard() {
+	if dma.Caught(recover()) != nil {
+		s.fail()
+	}
+}
+
+func (s *SRQ) fail() {
+	s.failed = true
+	s.Failed()
 }
 
 // CompleteRecv implements fabric.Receives.

@@ -70,12 +70,14 @@ func (q *QP) localOp(r *fabric.Request, wqe []byte) fabric.Op {
 }
 
 // ExecuteLocal implements fabric.Queues: all local requests are UMRs.
-func (q *QP) ExecuteLocal(r *fabric.Request) fabric.Status {
+func (q *QP) ExecuteLocal(r *fabric.Request) (st fabric.Status) {
+	defer q.guard()
+	st = fabric.LocalQPOpError
 	at := q.sq + dma.Addr(int(r.Index)&(q.cfg.SendBlocks-1)*basicBlock)
 	size := int(binary.BigEndian.Uint32(at.Bytes(8)[4:])&0x3f) * segment
 	wqe := q.element(at, min(size, q.cfg.SendBlocks*basicBlock)) // the program may have written over it
 	if r.Opcode != opcodeUMR || len(wqe) < umrPieces {
-		return fabric.LocalQPOpError
+		return st
 	}
 	// A key that changes may be named as it is or as it will be.
 	m := q.Fabric.Device.MRAt(binary.BigEndian.Uint32(r.Imm[:]))
