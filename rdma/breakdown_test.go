@@ -135,3 +135,17 @@ func TestRemovedDevice(t *testing.T) {
 	<-memory.Released() // nothing can use it any more
 	check(t, b.qp.Err())
 }
+
+// Nothing is made that reports where nothing comes any more.
+func TestQueuePairIsRefusedByABrokenCompletionQueue(t *testing.T) {
+	f := newFabric(t, nil)
+	s := newSite(t, f.Devices()[0])
+	cq := newCQ(t, s.dev)
+	check(t, simDevice(t, f, s.dev.Name()).Fatal())
+	_, err := cq.Wait(deadline(t), make([]rdma.WC, 1))
+	wantEvent(t, err, rdma.EventDeviceFatal)
+	for _, cfg := range []*rdma.QPConfig{nil, {CQ: cq}} {
+		_, err := s.dom.CreateUD(cfg)
+		wantEvent(t, err, rdma.EventDeviceFatal)
+	}
+}

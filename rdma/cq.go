@@ -424,6 +424,9 @@ func (c *completionQueue) find(wrID uint64) *workQueue {
 func (c *completionQueue) attach(queues ...*workQueue) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.broken != nil { // who waits for a completion would do so for ever
+		return c.broken
+	}
 	depth := 0
 	for _, wq := range queues {
 		depth += int(wq.depth)
