@@ -101,14 +101,10 @@ func (d *Device) Query() (DeviceInfo, error) {
 	return queryDevice(d.verbs, ctx, d.id, d.be)
 }
 
-// queryPort asks for the state of one port now.
+// queryPort asks for the state of one port now. The caller holds something of the
+// device, which may be closed.
 func (d *Device) queryPort(number int) (PortInfo, error) {
-	ctx, err := d.acquire("query_port")
-	if err != nil {
-		return PortInfo{}, err
-	}
-	defer d.release()
-	p, _, err := queryPort(d.verbs, ctx, d.id, number, d.info.PortCount)
+	p, _, err := queryPort(d.verbs, d.ctx, d.id, number, d.info.PortCount)
 	return p, err
 }
 

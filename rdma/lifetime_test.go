@@ -80,6 +80,32 @@ func TestQueuePairOutlivesItsParents(t *testing.T) {
 	check(t, a.qp.Close())
 }
 
+// They can also be connected only then.
+func TestQueuePairsFindPeersAfterTheirParentsAreClosed(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	datagrams := newSite(t, device)
+	qp, err := datagrams.dom.CreateUD(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, qp.Close()) })
+	check(t, datagrams.dev.Close())
+	check(t, datagrams.dom.Close())
+	peer, err := qp.Peer(deadline(t), endpointOf(t, qp))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, peer.Close())
+
+	a, b := newSide(t, device, nil), newSide(t, device, nil)
+	for _, s := range []*side{a, b} {
+		check(t, s.dev.Close())
+		check(t, s.dom.Close())
+	}
+	connect(t, a, b)
+	check(t, a.qp.Write(deadline(t), a.mem.View(), b.mem.Remote()))
+}
+
 // A queue pair that the device refuses is an error that says so, and what was
 // made for it is gone.
 func TestRefusedQueuePairLeavesNothing(t *testing.T) {
