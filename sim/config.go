@@ -25,6 +25,7 @@ const (
 type model struct {
 	name   string // in the names of devices
 	limits fabric.Limits
+	inline int // bytes in a send request, where the device decides
 	vendor uint32
 	pci    [2]uint32 // vendor and device
 	fw     string
@@ -53,7 +54,7 @@ var models = map[Model]*model{
 	},
 	EFA: {
 		name: "efa", vendor: 0x1d0f, pci: [2]uint32{0x1d0f, 0xefa2}, fw: "0.0.0.1", fwVer: 1,
-		node: "7: unspecified", hca: "EFA", driver: "efa",
+		node: "7: unspecified", hca: "EFA", driver: "efa", inline: 32,
 		limits: fabric.Limits{
 			MaxQP: 255, MaxCQ: 512, MaxMR: 1 << 20, MaxPD: 1 << 10, MaxAH: 1 << 12,
 			MaxQPWR: 32768, MaxCQE: 32768,
@@ -118,10 +119,12 @@ type DeviceConfig struct {
 	// What an older EFA lacks: RDMA read, RDMA write.
 	NoRead, NoWrite bool
 
-	// Limits below the model's own; 0 leaves those.
-	MaxQP, MaxCQ, MaxMR, MaxPD int
-	MaxQPWR, MaxCQE, MaxSGE    int
-	MaxRdAtomic                int
+	// Limits below the model's own; 0 leaves those. Of objects, all programs that
+	// have the device open share what it has.
+	MaxQP, MaxCQ, MaxSRQ, MaxMR, MaxMW, MaxPD, MaxAH int
+	MaxQPWR, MaxCQE, MaxSGE                          int
+	MaxInline                                        int // bytes in an EFA's send request; of ConnectX libmlx5 decides
+	MaxRdAtomic                                      int
 }
 
 // PortConfig is a port to order.
@@ -223,15 +226,16 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	} else {
 		d.NullKey = fabric.NullKey
 	}
-	l := &d.Limits
+	l, inline := &d.Limits, m.inline
 	for _, f := range []struct {
 		name  string
 		want  int
 		limit *int
 	}{
-		{"MaxQP", dc.MaxQP, &l.MaxQP}, {"MaxCQ", dc.MaxCQ, &l.MaxCQ}, {"MaxMR", dc.MaxMR, &l.MaxMR}, {"MaxPD", dc.MaxPD, &l.MaxPD},
+		{"MaxQP", dc.MaxQP, &l.MaxQP}, {"MaxCQ", dc.MaxCQ, &l.MaxCQ}, {"MaxSRQ", dc.MaxSRQ, &l.MaxSRQ}, {"MaxMR", dc.MaxMR, &l.MaxMR},
+		{"MaxMW", dc.MaxMW, &l.MaxMW}, {"MaxPD", dc.MaxPD, &l.MaxPD}, {"MaxAH", dc.MaxAH, &l.MaxAH},
 		{"MaxQPWR", dc.MaxQPWR, &l.MaxQPWR}, {"MaxCQE", dc.MaxCQE, &l.MaxCQE}, {"MaxSGE", dc.MaxSGE, &l.MaxSGE},
-		{"MaxRdAtomic", dc.MaxRdAtomic, &l.MaxRdAtomic},
+		{"MaxInline", dc.MaxInline, &inline}, {"MaxRdAtomic", dc.MaxRdAtomic, &l.MaxRdAtomic},
 	} {
 		if f.want < 0 || f.want > *f.limit {
 			return nil, fmt.Errorf("%s %d is not in 0 to %d", f.name, f.want, *f.limit)

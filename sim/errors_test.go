@@ -410,22 +410,6 @@ func mappings(t *testing.T, name string) int {
 	return strings.Count(string(maps), name)
 }
 
-func TestLimitsAreKept(t *testing.T) {
-	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{MaxQP: 2, MaxMR: 3, MaxPD: 4}}})
-	n := openNode(t, "sim_mlx5_0")
-	n.newEnd(endConfig{})
-	n.newEnd(endConfig{})
-	if _, err := n.smallQP(ibverbs.IBV_QPT_RC, n.createCQ(16, nil)); !errors.Is(err, syscall.ENOMEM) {
-		t.Errorf("a queue pair too many: %v, want ENOMEM", err)
-	}
-	for range 2 {
-		n.register(n.buf, allAccess)
-	}
-	if _, err := ibverbs.RegMR(n.pd, capi.Addr(addr(n.buf)), 1, 0); !errors.Is(err, syscall.ENOMEM) {
-		t.Errorf("a region too many: %v, want ENOMEM", err)
-	}
-}
-
 // smallQP makes a queue pair for one request each way.
 func (n *node) smallQP(typ ibverbs.QPType, cq *ibverbs.CQ) (*ibverbs.QP, error) {
 	n.t.Helper()

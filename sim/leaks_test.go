@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -34,6 +36,34 @@ func TestLeaksCountWhatIsNotEnded(t *testing.T) {
 	}
 	if got := sim.Leaks(); got["device"] != before["device"] || got["PD"] != before["PD"]+1 {
 		t.Errorf("got %v, before it was %v: want one PD more", got, before)
+	}
+}
+
+func TestLeaksByKind(t *testing.T) {
+	newFabric(t, nil)
+	before := sim.Leaks()
+	ctx := openDevice(t, "sim_mlx5_0")
+	pd, err := ibverbs.AllocPD(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ibverbs.AllocMW(pd, ibverbs.IBV_MW_TYPE_1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ibverbs.OpenXRCD(ctx, &ibverbs.XRCDInitAttr{CompMask: ibverbs.IBV_XRCD_INIT_ATTR_FD | ibverbs.IBV_XRCD_INIT_ATTR_OFLAGS, FD: -1, Oflags: unix.O_CREAT}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ibverbs.CloseDevice(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for kind, n := range sim.Leaks() {
+		want := 0
+		if kind == "PD" || kind == "MW" || kind == "XRCD" {
+			want = 1
+		}
+		if n-before[kind] != want {
+			t.Errorf("%d %ss more, want %d", n-before[kind], kind, want)
+		}
 	}
 }
 

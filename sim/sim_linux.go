@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,11 +65,10 @@ func (h *host) sys() string { return filepath.Join(h.folder.Path, "sys") }
 
 // node is a device with what the system says of it.
 type node struct {
-	*fabric.Device
-	model    *model
-	order    DeviceConfig
-	uverbs   string
-	identity uverbs.Identity
+	uverbs.Device
+	model *model
+	order DeviceConfig
+	file  string // of the device, by its name
 }
 
 // The numbers of emulated device files: those of real ones begin with 192.
@@ -93,7 +93,8 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 		minor := firstMinor + h.lastUsed
 		h.lastUsed++
 		m := models[order[i].Model]
-		h.nodes[d] = &node{Device: d, model: m, order: order[i], uverbs: fmt.Sprintf("uverbs%d", minor), identity: uverbs.Identity{
+		h.nodes[d] = &node{model: m, order: order[i], file: fmt.Sprintf("uverbs%d", minor), Device: uverbs.Device{
+			Device:       d,
 			Number:       deviceNumber(deviceMajor, minor),
 			NodeGUID:     guid(d),
 			VendorID:     m.vendor,
@@ -109,7 +110,7 @@ func (h *host) newFabric(cfg *Config) (*Fabric, error) {
 // driver returns the kernel's driver of the device.
 func (dc *DeviceConfig) driver(cfg *Config) uverbs.Driver {
 	if dc.Model == EFA {
-		return &uverbs.EFA{NoRead: dc.NoRead, NoWrite: dc.NoWrite}
+		return &uverbs.EFA{NoRead: dc.NoRead, NoWrite: dc.NoWrite, MaxInline: cmp.Or(dc.MaxInline, models[EFA].inline)}
 	}
 	return uverbs.Mlx5{StrictDoorbells: cfg != nil && cfg.StrictDoorbells}
 }
@@ -226,12 +227,12 @@ func (h *host) describe() []sysfs.Device {
 		n := h.nodes[d]
 		out = append(out, sysfs.Device{
 			Device:      d,
-			Uverbs:      n.uverbs,
-			Number:      [2]uint32{deviceMajor, n.identity.Number&0xff | n.identity.Number>>12&^0xff},
+			Uverbs:      n.file,
+			Number:      [2]uint32{deviceMajor, n.Number&0xff | n.Number>>12&^0xff},
 			PCIAddress:  n.order.PCIAddress,
 			NUMANode:    n.order.NUMANode,
 			NodeType:    n.model.node,
-			NodeGUID:    n.identity.NodeGUID,
+			NodeGUID:    n.NodeGUID,
 			FWVersion:   n.model.fw,
 			BoardID:     n.model.board,
 			HCAType:     n.model.hca,
@@ -247,7 +248,7 @@ func (h *host) describe() []sysfs.Device {
 // find returns the device of that file name. It wants the lock.
 func (h *host) find(name string) (*node, error) {
 	for _, n := range h.nodes {
-		if n.uverbs == name {
+		if n.file == name {
 			return n, nil
 		}
 	}
@@ -268,7 +269,7 @@ func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) error {
 // raise sends the programs that have d open an event. It wants both locks.
 func (h *host) raise(d *fabric.Device, port uint8, t fabric.EventType) {
 	for _, c := range h.contexts {
-		if c.Device() != d {
+		if c.Device().Device != d {
 			continue
 		}
 		c.Raise(port, t)
@@ -302,7 +303,7 @@ func (h *host) DeviceNumber(name string) (uint32, error) {
 	if d.Removed {
 		return 0, syscall.ENOENT
 	}
-	return d.identity.Number, nil
+	return d.Number, nil
 }
 
 // Open implements interpose.Handler.
@@ -328,7 +329,7 @@ func (h *host) Open(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, err := uverbs.Open(f.fabric, d.Device, &d.identity, before)
+	c, err := uverbs.Open(f.fabric, &d.Device, before)
 	if err != nil {
 		return 0, err
 	}

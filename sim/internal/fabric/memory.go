@@ -77,6 +77,9 @@ const NullKey = (firstKey - 1) << 8
 // firstKey keeps small numbers, which forgotten keys tend to be, invalid.
 const firstKey = 0x10
 
+// maxKeys is how many indices there are.
+const maxKeys = 1 << 24
+
 // AddMR gives a region its key. Variants count up from the low byte of
 // m.Key, which is kept if fixed is set.
 func (d *Device) AddMR(m *MR, fixed bool) error {
@@ -85,7 +88,7 @@ func (d *Device) AddMR(m *MR, fixed bool) error {
 		k.regions = make([]*MR, firstKey)
 		k.variant = make([]uint8, firstKey)
 	}
-	if len(k.regions)-len(k.free)-firstKey >= d.Limits.MaxMR {
+	if len(k.regions) == maxKeys {
 		return syscall.ENOMEM
 	}
 	var i uint32

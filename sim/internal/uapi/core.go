@@ -375,6 +375,9 @@ type QPCap struct {
 // QPCreateSigAll is IB_UVERBS_QP_CREATE_SQ_SIG_ALL.
 const QPCreateSigAll = 1 << 12
 
+// CQTimestamps is IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION.
+const CQTimestamps = 1 << 0
+
 // DestroyCQResp is struct ib_uverbs_destroy_cq_resp.
 type DestroyCQResp struct {
 	_                   structs.HostLayout

@@ -119,7 +119,6 @@ const (
 	EFACapRNRRetry         = 1 << 1
 	EFACapCQNotifications  = 1 << 2
 	EFACapCQWithSGID       = 1 << 3
-	EFACapDataPolling128   = 1 << 4
 	EFACapRDMAWrite        = 1 << 5
 	EFACapUnsolicitedWrite = 1 << 6
 )

@@ -2,18 +2,17 @@ package uapi
 
 // Object types (enum uverbs_default_objects, enum mlx5_ib_objects).
 const (
-	ObjectDevice      = 0
-	ObjectPD          = 1
-	ObjectCompChannel = 2
-	ObjectCQ          = 3
-	ObjectQP          = 4
-	ObjectSRQ         = 5
-	ObjectAH          = 6
-	ObjectMR          = 7
-	ObjectMW          = 8
-	ObjectXRCD        = 10
-	ObjectDM          = 14
-	ObjectAsyncEvent  = 16
+	ObjectDevice     = 0
+	ObjectPD         = 1
+	ObjectCQ         = 3
+	ObjectQP         = 4
+	ObjectSRQ        = 5
+	ObjectAH         = 6
+	ObjectMR         = 7
+	ObjectMW         = 8
+	ObjectXRCD       = 10
+	ObjectDM         = 14
+	ObjectAsyncEvent = 16
 
 	driverNamespace = 1 << 12
 
@@ -31,7 +30,6 @@ const (
 // Methods of the device.
 const (
 	MethodInvokeWrite   = 0
-	MethodInfoHandles   = 1
 	MethodQueryPort     = 2
 	MethodGetContext    = 3
 	MethodQueryContext  = 4
@@ -253,12 +251,9 @@ const (
 	CmdResizeCQ          = 19
 	CmdQueryQP           = 25
 	CmdModifyQP          = 26
-	CmdAttachMulticast   = 30
-	CmdDetachMulticast   = 31
 	CmdModifySRQ         = 33
 	CmdQuerySRQ          = 34
 	CmdOpenXRCD          = 37
-	CmdCloseXRCD         = 38
 	CmdOpenQP            = 40
 
 	CmdExtended = 1 << 31

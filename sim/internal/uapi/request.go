@@ -5,6 +5,8 @@ import (
 	"structs"
 	"syscall"
 	"unsafe"
+
+	"github.com/goverbs/goverbs/sim/internal/dma"
 )
 
 // IoctlVerbs is RDMA_VERBS_IOCTL, the only ioctl of an uverbs device.
@@ -68,24 +70,19 @@ func (r *Request) find(id uint16) *attr {
 // Has reports whether the request carries the attribute.
 func (r *Request) Has(id uint16) bool { return r.find(id) != nil }
 
-// Unknown returns EPROTONOSUPPORT if the request insists on an attribute that
-// is not in known, as the kernel does.
-func (r *Request) Unknown(known ...uint16) error {
+// Unknown returns EPROTONOSUPPORT if the request insists on an attribute beyond
+// the first of its method's and of the driver's, as the kernel does.
+func (r *Request) Unknown(attrs, driverAttrs uint16) error {
 	for _, a := range r.attrs {
-		if a.Flags&flagMandatory != 0 && !contains(known, a.ID) {
+		n, known := a.ID, attrs
+		if n >= driverNamespace {
+			n, known = n-driverNamespace, driverAttrs
+		}
+		if a.Flags&flagMandatory != 0 && n >= known {
 			return syscall.EPROTONOSUPPORT
 		}
 	}
 	return nil
-}
-
-func contains(ids []uint16, id uint16) bool {
-	for _, i := range ids {
-		if i == id {
-			return true
-		}
-	}
-	return false
 }
 
 // bytes returns the attribute's payload: up to 8 bytes of input lie in the
@@ -97,11 +94,13 @@ func (a *attr) bytes() []byte {
 	return a.pointee()
 }
 
+// pointee returns what the attribute points to. Where there is no such memory,
+// dma.Guard catches it.
 func (a *attr) pointee() []byte {
-	if a.Data == 0 {
+	if a.Data == 0 || a.Len == 0 {
 		return nil
 	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a.Data)), int(a.Len))
+	return dma.Addr(a.Data).Bytes(int(a.Len))
 }
 
 // In returns the input structure that the attribute carries. A shorter one,

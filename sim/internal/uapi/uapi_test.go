@@ -137,16 +137,18 @@ func TestRequestOfWrongLengthIsRefused(t *testing.T) {
 }
 
 func TestMandatoryAttributeThatIsUnknown(t *testing.T) {
-	m := newMessage(attr{ID: 1, Flags: flagMandatory}, attr{ID: 2})
+	m := newMessage(attr{ID: 1, Flags: flagMandatory}, attr{ID: 2}, attr{ID: AttrUHWOut, Flags: flagMandatory}, attr{ID: AttrUHWOut + 1})
 	r, err := ParseRequest(unsafe.Pointer(m))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Unknown(1); err != nil {
-		t.Errorf("an optional unknown attribute: %v", err)
-	}
-	if err := r.Unknown(2); err != syscall.EPROTONOSUPPORT {
-		t.Errorf("got %v, want EPROTONOSUPPORT", err)
+	for _, c := range []struct {
+		attrs, driverAttrs uint16
+		want               error
+	}{{2, 2, nil}, {9, 9, nil}, {1, 2, syscall.EPROTONOSUPPORT}, {2, 1, syscall.EPROTONOSUPPORT}, {0, 0, syscall.EPROTONOSUPPORT}} {
+		if err := r.Unknown(c.attrs, c.driverAttrs); err != c.want {
+			t.Errorf("of %d and %d attributes: %v, want %v", c.attrs, c.driverAttrs, err, c.want)
+		}
 	}
 }
 
@@ -172,6 +174,6 @@ func FuzzRequest(f *testing.F) {
 			_ = In[QPCap](&r, a.ID)
 			_, _ = r.Handle(a.ID)
 		}
-		_ = r.Unknown(1, 2)
+		_ = r.Unknown(2, 2)
 	})
 }

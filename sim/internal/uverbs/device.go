@@ -14,14 +14,14 @@ import (
 const supportsOptionalAccess = 1 << 0
 
 func (c *Context) getContext(r *uapi.Request) error {
-	uapi.Out(r, uapi.AttrContextCompVectors, uint32(c.identity.CompVectors))
+	uapi.Out(r, uapi.AttrContextCompVectors, uint32(c.device.CompVectors))
 	uapi.Out(r, uapi.AttrContextCoreSupport, uint64(supportsOptionalAccess))
-	c.identity.Driver.context(c, r)
+	c.device.Driver.context(c, r)
 	return nil
 }
 
 func (c *Context) deviceAttr() uapi.DeviceAttrEx {
-	l, id := &c.device.Limits, c.identity
+	l, id := &c.device.Limits, c.device
 	a := uapi.DeviceAttrEx{ResponseLength: uint32(unsafe.Sizeof(uapi.DeviceAttrEx{})), MaxDMSize: uint64(l.MaxDM)}
 	a.Base = uapi.DeviceAttr{
 		FWVer:        id.FWVer,
@@ -89,7 +89,7 @@ func (c *Context) queryDevice(r *uapi.Request) error {
 
 func (c *Context) queryDeviceEx(r *uapi.Request) error {
 	uapi.Out(r, uapi.AttrCoreOut, c.deviceAttr())
-	c.identity.Driver.device(c, r)
+	c.device.Driver.device(c, r)
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (c *Context) queryPort(r *uapi.Request) error {
 	if p.Up {
 		a.State, a.PhysState = portActive, physLinkUp
 	}
-	c.identity.Driver.port(&a)
+	c.device.Driver.port(&a)
 	uapi.Out(r, uapi.AttrQueryPortResp, a)
 	return nil
 }
@@ -162,11 +162,11 @@ func gidEntry(p *fabric.Port, i int) (uapi.GIDEntry, bool) {
 
 func (c *Context) queryGIDEntry(r *uapi.Request) error {
 	p := c.device.Port(uint8(r.Uint(uapi.AttrGIDEntryPort)))
-	i := int(r.Uint(uapi.AttrGIDEntryIndex))
-	if p == nil || i >= len(p.GIDs) {
+	i := r.Uint(uapi.AttrGIDEntryIndex)
+	if p == nil || i >= uint64(len(p.GIDs)) || r.Uint(uapi.AttrGIDEntryFlags) != 0 {
 		return syscall.EINVAL
 	}
-	e, ok := gidEntry(p, i)
+	e, ok := gidEntry(p, int(i))
 	if !ok {
 		return syscall.ENODATA
 	}
@@ -175,11 +175,11 @@ func (c *Context) queryGIDEntry(r *uapi.Request) error {
 }
 
 func (c *Context) queryGIDTable(r *uapi.Request) error {
-	size := int(r.Uint(uapi.AttrGIDTableEntrySize))
-	if size == 0 {
+	room, size := r.OutLen(uapi.AttrGIDTableEntries), r.Uint(uapi.AttrGIDTableEntrySize)
+	if size == 0 || size > uint64(room) || uint64(room)%size != 0 || r.Uint(uapi.AttrGIDTableFlags) != 0 {
 		return syscall.EINVAL
 	}
-	var out []byte
+	out := make([]byte, 0, room)
 	n := uint64(0)
 	for _, p := range c.device.Ports {
 		for i := range p.GIDs {
@@ -187,14 +187,14 @@ func (c *Context) queryGIDTable(r *uapi.Request) error {
 			if !ok {
 				continue
 			}
-			entry := make([]byte, size)
-			copy(entry, unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))))
-			out = append(out, entry...)
+			if len(out) == room {
+				return syscall.EINVAL
+			}
+			next := out[len(out) : len(out)+int(size)]
+			copy(next, unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))))
+			out = out[:len(out)+int(size)]
 			n++
 		}
-	}
-	if r.OutLen(uapi.AttrGIDTableEntries) < len(out) {
-		return syscall.EINVAL
 	}
 	uapi.OutBytes(r, uapi.AttrGIDTableEntries, out)
 	uapi.Out(r, uapi.AttrGIDTableNumEntries, n)

@@ -20,6 +20,8 @@ type dm struct {
 	size         uint64 // as asked for
 }
 
+func (*dm) kind() kind { return kindDM }
+
 func (m *dm) destroy(c *Context) {
 	// What can't be emptied is seen by who gets it next, as it may be.
 	_ = c.pages.clear(m.pageRange)
@@ -35,9 +37,6 @@ const (
 // allocDM gives a program memory on the device. It begins with a page, however
 // little alignment was asked for.
 func (c *Context) allocDM(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
 	length := r.Uint(uapi.AttrDMLength)
 	switch {
 	case r.Uint(uapi.AttrMlx5DMType) != plainMemory:
@@ -57,7 +56,7 @@ func (c *Context) allocDM(r *uapi.Request) error {
 	}
 	uapi.Out(r, uapi.AttrMlx5DMStart, uint64(0))
 	uapi.Out(r, uapi.AttrMlx5DMPage, uint16(first))
-	r.SetHandle(uapi.AttrDMHandle, c.objects.add(m))
+	r.SetHandle(uapi.AttrDMHandle, c.add(m))
 	return nil
 }
 

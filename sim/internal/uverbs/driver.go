@@ -10,6 +10,9 @@ import (
 // Driver is the part of a device's commands that its vendor's library adds: in
 // the kernel, the driver. The drivers are Mlx5 and EFA.
 type Driver interface {
+	// methods are those that only this driver has.
+	methods() map[method]handler
+
 	// context answers the opening of a device, device a query for its
 	// attributes, of which limits sets those that are the model's.
 	context(c *Context, r *uapi.Request)
@@ -25,8 +28,6 @@ type Driver interface {
 
 	// createCQ sets the queue's Poller; notify is nil without a channel.
 	createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, failed func()) error
-	resizeCQ(r *uapi.Request, q *cq, entries int) error
-	createSRQ(c *Context, r *uapi.Request, s *srq) error
 
 	has(t fabric.QPType) bool
 	// createQP sets the queue pair's Queues. Only the ends of extended connections

@@ -16,13 +16,15 @@ import (
 // that is older.
 type EFA struct {
 	NoRead, NoWrite bool
+	MaxInline       int // bytes in a send request
 
 	handles efa.Handles
 }
 
+func (*EFA) methods() map[method]handler { return efaMethods }
+
 const (
 	efaMaxSQWR    = 4096
-	efaMaxRQSGE   = 3
 	efaMaxRDMASGE = 1
 )
 
@@ -32,11 +34,11 @@ func efaSendDepth(l *fabric.Limits) int {
 	return 1 << (bits.Len(uint(min(efaMaxSQWR, l.MaxQPWR))) - 1)
 }
 
-func (*EFA) context(c *Context, r *uapi.Request) {
+func (e *EFA) context(c *Context, r *uapi.Request) {
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAContextResp{
 		CmdsSuppUdataMask: uapi.EFAUdataQueryDevice | uapi.EFAUdataCreateAH,
 		SubCQsPerCQ:       1,
-		InlineBufSize:     efa.InlineSize,
+		InlineBufSize:     uint16(e.MaxInline),
 		MaxLLQSize:        uint32(efaSendDepth(&c.device.Limits) * efa.SendSize),
 		MaxTxBatch:        64,
 	})
@@ -44,7 +46,7 @@ func (*EFA) context(c *Context, r *uapi.Request) {
 
 func (*EFA) limits(a *uapi.DeviceAttrEx) {
 	b := &a.Base
-	b.MaxSGE, b.MaxSGERead = efa.MaxSendSGE, efaMaxRDMASGE
+	b.MaxSGE, b.MaxSGERead = min(b.MaxSGE, efa.MaxSendSGE), efaMaxRDMASGE
 	b.MaxQPRdAtom, b.MaxQPInitRdAtom, b.MaxResRdAtom = 0, 0, 0
 }
 
@@ -69,8 +71,8 @@ func (e *EFA) device(c *Context, r *uapi.Request) {
 	uapi.Out(r, uapi.AttrUHWOut, uapi.EFAQueryDeviceResp{
 		MaxSQWR:     uint32(efaSendDepth(l)),
 		MaxRQWR:     uint32(l.MaxQPWR),
-		MaxSQSGE:    efa.MaxSendSGE,
-		MaxRQSGE:    efaMaxRQSGE,
+		MaxSQSGE:    uint16(min(l.MaxSGE, efa.MaxSendSGE)),
+		MaxRQSGE:    uint16(l.MaxSGE),
 		MaxRDMASize: uint32(l.MaxRDMASize),
 		DeviceCaps:  caps,
 	})
@@ -126,10 +128,6 @@ func (*EFA) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, _ 
 	return nil
 }
 
-func (*EFA) resizeCQ(*uapi.Request, *cq, int) error { return syscall.EOPNOTSUPP }
-
-func (*EFA) createSRQ(*Context, *uapi.Request, *srq) error { return syscall.EOPNOTSUPP }
-
 func (*EFA) has(t fabric.QPType) bool { return t == fabric.SRD || t == fabric.UD }
 
 // Where the doorbells lie in their page.
@@ -142,8 +140,8 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 	in := uapi.In[uapi.EFACreateQP](r, uapi.AttrUHWIn)
 	unsolicited := in.Flags&uapi.EFAQPUnsolicitedWrite != 0
 	switch {
-	case in.CompMask != 0, int(in.SQRingSize) > efaSendDepth(&c.device.Limits)*efa.SendSize, in.SQRingSize%efa.SendSize != 0, in.RQRingSize%efa.RecvSize != 0, q.cap.MaxInlineData > efa.InlineSize,
-		q.cap.MaxSendSGE > efa.MaxSendSGE, q.cap.MaxRecvSGE > efaMaxRQSGE:
+	case in.CompMask != 0, int(in.SQRingSize) > efaSendDepth(&c.device.Limits)*efa.SendSize, in.SQRingSize%efa.SendSize != 0, in.RQRingSize%efa.RecvSize != 0,
+		int(q.cap.MaxInlineData) > e.MaxInline, q.cap.MaxSendSGE > efa.MaxSendSGE:
 		return syscall.EINVAL
 	case q.Type == fabric.SRD && in.DriverQPType != uapi.EFAQPSRD, in.Flags&^uapi.EFAQPUnsolicitedWrite != 0, unsolicited && e.NoWrite:
 		return syscall.EOPNOTSUPP
@@ -178,11 +176,8 @@ func (e *EFA) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, _ *sr
 func (*EFA) modifyQP(*uapi.Request, *fabric.QP) {}
 
 // efaQueryMR says by which of the device's connections with its host it reaches
-// a region: it does not tell. Only this driver has the method.
+// a region: it does not tell.
 func (c *Context) efaQueryMR(r *uapi.Request) error {
-	if _, ok := c.identity.Driver.(*EFA); !ok {
-		return syscall.EPROTONOSUPPORT
-	}
 	h, _ := r.Handle(uapi.AttrEFAMRQueryHandle)
 	if _, err := lookup[*mr](&c.objects, h); err != nil {
 		return err

@@ -31,9 +31,6 @@ const logMaxPieces = 16
 // createDEVX has the firmware make an object. The only ones that it knows are
 // indirect memory keys.
 func (c *Context) createDEVX(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
 	in := uapi.In[uapi.Mlx5CreateMKey](r, uapi.AttrMlx5DEVXIn)
 	be := binary.BigEndian
 	if be.Uint16(in.Opcode[:]) != uapi.Mlx5OpCreateMKey {
@@ -46,13 +43,13 @@ func (c *Context) createDEVX(r *uapi.Request) error {
 	}
 	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Key: uint32(in.KeyByte[3]), Indirect: true, MaxPieces: int(pieces), IOVA: be.Uint64(in.Start[:]), Len: be.Uint64(in.Len[:]),
 		Free: in.Flags[0]&uapi.Mlx5MKeyFree != 0, MayInvalidate: in.FlagsPD[0]&uapi.Mlx5MKeyRInval != 0}}
-	if err := c.device.AddMR(m.MR, true); err != nil {
+	if !c.device.room(kindMR) || c.device.AddMR(m.MR, true) != nil {
 		return refuse(r, uapi.AttrMlx5DEVXOut, firmwareLimit)
 	}
 	var out uapi.Mlx5CreateMKeyOut
 	be.PutUint32(out.MKeyIndex[:], m.Key>>8)
 	uapi.Out(r, uapi.AttrMlx5DEVXOut, out)
-	r.SetHandle(uapi.AttrMlx5DEVXHandle, c.objects.add(m))
+	r.SetHandle(uapi.AttrMlx5DEVXHandle, c.add(m))
 	return nil
 }
 
@@ -76,9 +73,6 @@ func (c *Context) destroyDEVX(r *uapi.Request) error {
 // generalDEVX asks the firmware. The only question that it knows is for the
 // device's capabilities.
 func (c *Context) generalDEVX(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
 	in := uapi.In[uapi.Mlx5QueryHCACap](r, uapi.AttrMlx5GeneralIn)
 	be := binary.BigEndian
 	if be.Uint16(in.Opcode[:]) != uapi.Mlx5OpQueryHCACap {

@@ -19,19 +19,10 @@ func (c *Context) allocPD(r *uapi.Request) error {
 	if err != nil {
 		return err
 	}
-	h := c.objects.add(&pd{PD: p})
+	h := c.add(&pd{PD: p})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.AllocPDResp{Handle: h})
-	c.identity.Driver.pd(r, p)
+	c.device.Driver.pd(r, p)
 	return nil
-}
-
-// findPD is how write commands look one up: they say EINVAL.
-func (c *Context) findPD(h uint32) (*pd, error) {
-	p, err := lookup[*pd](&c.objects, h)
-	if err != nil {
-		return nil, syscall.EINVAL
-	}
-	return p, nil
 }
 
 // pagesOf returns the pages of a region, as an address and a length. A region
@@ -91,14 +82,14 @@ func mayLock(n uint64) bool {
 
 func (c *Context) regMR(r *uapi.Request) error {
 	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
-	p, err := c.findPD(in.PDHandle)
+	p, err := lookupForWrite[*pd](c, in.PDHandle)
 	if err != nil {
 		return err
 	}
 	if in.Length > c.device.Limits.MaxMRSize {
 		return syscall.EINVAL
 	}
-	if err := c.identity.Driver.access(fabric.Access(in.AccessFlags)); err != nil {
+	if err := c.device.Driver.access(fabric.Access(in.AccessFlags)); err != nil {
 		return err
 	}
 	m := &fabric.MR{PD: p.PD, Access: fabric.Access(in.AccessFlags), IOVA: in.IOVA, Len: in.Length, Addr: dma.Addr(in.Start)}
@@ -114,13 +105,13 @@ func (c *Context) regMR(r *uapi.Request) error {
 // reregMR changes a region. It keeps its key.
 func (c *Context) reregMR(r *uapi.Request) error {
 	in := uapi.In[uapi.ReregMR](r, uapi.AttrCoreIn)
-	m, err := lookup[*mr](&c.objects, in.Handle)
+	m, err := lookupForWrite[*mr](c, in.Handle)
 	if err != nil || m.Indirect || m.mapped != nil || m.onDevice || in.Flags == 0 || in.Flags&^(uapi.ReregTranslation|uapi.ReregPD|uapi.ReregAccess) != 0 {
 		return syscall.EINVAL
 	}
 	p := m.parents()[0].(*pd)
 	if in.Flags&uapi.ReregPD != 0 {
-		if p, err = c.findPD(in.PDHandle); err != nil {
+		if p, err = lookupForWrite[*pd](c, in.PDHandle); err != nil {
 			return err
 		}
 	}
@@ -150,7 +141,7 @@ func (c *Context) addMR(m *mr) (uint32, error) {
 		return 0, err
 	}
 	pinned.Add(m.pinned)
-	return c.objects.add(m), nil
+	return c.add(m), nil
 }
 
 // regDMABuf registers memory behind a descriptor. Anything that can be mapped
@@ -166,7 +157,7 @@ func (c *Context) regDMABuf(r *uapi.Request) error {
 	if err := fabric.CheckAccess(access); err != nil {
 		return err
 	}
-	if err := c.identity.Driver.access(access); err != nil {
+	if err := c.device.Driver.access(access); err != nil {
 		return err
 	}
 	if length == 0 || off+length < off || off%pageSize != iova%pageSize {
@@ -213,9 +204,6 @@ const (
 // adviseMR fetches memory that is paged on demand. What comes of it only those
 // learn who wait.
 func (c *Context) adviseMR(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
 	advice, flags := r.Uint(uapi.AttrMRAdvice), r.Uint(uapi.AttrMRAdviceFlags)
 	switch {
 	case advice > advicePrefetchNoFault || !c.device.Limits.OnDemand:
@@ -272,7 +260,7 @@ func (c *Context) queryMR(r *uapi.Request) error {
 
 func (c *Context) createAH(r *uapi.Request) error {
 	in := uapi.In[uapi.CreateAH](r, uapi.AttrCoreIn)
-	p, err := c.findPD(in.PDHandle)
+	p, err := lookupForWrite[*pd](c, in.PDHandle)
 	if err != nil {
 		return err
 	}
@@ -287,15 +275,11 @@ func (c *Context) createAH(r *uapi.Request) error {
 	} else if port.LinkLayer == fabric.LinkEthernet {
 		return syscall.EINVAL
 	}
-	if c.ahs >= c.device.Limits.MaxAH {
-		return syscall.ENOMEM
-	}
-	release, err := c.identity.Driver.ah(c, r, p.PD, &in.Attr)
+	release, err := c.device.Driver.ah(c, r, p.PD, &in.Attr)
 	if err != nil {
 		return err
 	}
-	c.ahs++
-	h := c.objects.add(&ah{needs: needs{p}, release: release})
+	h := c.add(&ah{needs: needs{p}, release: release})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateAHResp{Handle: h})
 	return nil
 }

@@ -17,11 +17,7 @@ type Mlx5 struct {
 	StrictDoorbells bool // nothing is executed that was not rung for
 }
 
-// isMlx5 reports whether the device knows mlx5's own methods.
-func (c *Context) isMlx5() bool {
-	_, ok := c.identity.Driver.(Mlx5)
-	return ok
-}
+func (Mlx5) methods() map[method]handler { return mlx5Methods }
 
 // context tells libmlx5 of the device. TotBFRegs is 0: doorbells are allocated
 // one by one, as with kernels since 5.7.
@@ -73,9 +69,6 @@ func (Mlx5) pd(r *uapi.Request, p *fabric.PD) {
 
 // queryPD tells of a domain that another opening of the device has made.
 func (c *Context) queryPD(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
 	h, _ := r.Handle(uapi.AttrMlx5PDQueryHandle)
 	p, err := lookup[*pd](&c.objects, h)
 	if err != nil {
@@ -108,12 +101,14 @@ func (Mlx5) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, fa
 	return nil
 }
 
-func (Mlx5) resizeCQ(r *uapi.Request, q *cq, entries int) error {
+// resize moves a completion queue to another buffer.
+func (q *cq) resize(r *uapi.Request, entries int) error {
 	in := uapi.In[uapi.Mlx5ResizeCQ](r, uapi.AttrUHWIn)
 	return q.Poller.(*mlx5.CQ).Resize(dma.Addr(in.BufAddr), entries+1, int(in.CQESize))
 }
 
-func (Mlx5) createSRQ(c *Context, r *uapi.Request, s *srq) (err error) {
+// begin makes a shared queue the device's.
+func (s *srq) begin(c *Context, r *uapi.Request) (err error) {
 	in := uapi.In[uapi.Mlx5CreateSRQ](r, uapi.AttrUHWIn)
 	if s.SRQ, err = mlx5.NewSRQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(s.maxWR), int(s.maxSGE)); err != nil {
 		return err
@@ -218,21 +213,17 @@ func (Mlx5) modifyQP(r *uapi.Request, q *fabric.QP) {
 
 // allocUAR gives the library a page of doorbells.
 func (c *Context) allocUAR(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EPROTONOSUPPORT
-	}
 	alloc := c.pages.alloc
-	if c.identity.Driver.(Mlx5).StrictDoorbells {
+	if c.device.Driver.(Mlx5).StrictDoorbells {
 		alloc = c.pages.mapped
 	}
 	p, err := alloc(pageSize)
 	if err != nil {
 		return err
 	}
-	h := c.objects.add(&uar{pageRange: p, registers: mlx5.Registers{Page: p.addr()}})
+	h := c.add(&uar{pageRange: p, registers: mlx5.Registers{Page: p.addr()}})
 	uapi.Out(r, uapi.AttrMlx5UARMmapOffset, uint64(p.offset))
-	length := [8]byte{1: pageSize >> 8}
-	uapi.OutBytes(r, uapi.AttrMlx5UARMmapLength, length[:r.OutLen(uapi.AttrMlx5UARMmapLength)])
+	uapi.Out(r, uapi.AttrMlx5UARMmapLength, uint64(pageSize))
 	uapi.Out(r, uapi.AttrMlx5UARPageID, uint32(p.offset/pageSize))
 	r.SetHandle(uapi.AttrMlx5UARHandle, h)
 	return nil
@@ -264,11 +255,8 @@ const (
 
 // allocMW makes a memory window: an indirect key that requests bind.
 func (c *Context) allocMW(r *uapi.Request) error {
-	if c.device.Limits.MaxMW == 0 {
-		return syscall.EOPNOTSUPP
-	}
 	in := uapi.In[uapi.AllocMW](r, uapi.AttrCoreIn)
-	p, err := c.findPD(in.PDHandle)
+	p, err := lookupForWrite[*pd](c, in.PDHandle)
 	if err != nil || in.Type != window1 && in.Type != window2 {
 		return syscall.EINVAL
 	}

@@ -19,6 +19,33 @@ type object interface {
 	destroy(c *Context)
 	// parents are the objects that it needs.
 	parents() []object
+	kind() kind
+}
+
+// kind is what an object is, as those are told who ask for leaks.
+type kind string
+
+// The kinds of objects.
+const (
+	kindNone kind = "" // what a program need not end
+	kindPD   kind = "PD"
+	kindMR   kind = "MR"
+	kindMW   kind = "MW"
+	kindDM   kind = "DM"
+	kindAH   kind = "AH"
+	kindCQ   kind = "CQ"
+	kindSRQ  kind = "SRQ"
+	kindQP   kind = "QP"
+	kindXRCD kind = "XRCD"
+)
+
+// room reports whether the device may have one more object of a kind.
+func (d *Device) room(k kind) bool {
+	l := &d.Limits
+	most, limited := map[kind]int{
+		kindPD: l.MaxPD, kindMR: l.MaxMR, kindMW: l.MaxMW, kindAH: l.MaxAH, kindCQ: l.MaxCQ, kindSRQ: l.MaxSRQ, kindQP: l.MaxQP,
+	}[k]
+	return !limited || d.objects[k] < most
 }
 
 // uses is the count that all objects have.
@@ -51,6 +78,8 @@ type pd struct {
 	*fabric.PD
 }
 
+func (*pd) kind() kind { return kindPD }
+
 func (p *pd) destroy(c *Context) { c.device.FreePD(p.PD) }
 
 // mr is a memory region.
@@ -61,6 +90,13 @@ type mr struct {
 	mapped   []byte // of a dmabuf
 	onDevice bool
 	pinned   uint64 // bytes that count against the limit of locked memory
+}
+
+func (m *mr) kind() kind {
+	if m.Window {
+		return kindMW
+	}
+	return kindMR
 }
 
 func (m *mr) destroy(c *Context) {
@@ -79,8 +115,9 @@ type ah struct {
 	release func() // of the device's own; may be nil
 }
 
+func (*ah) kind() kind { return kindAH }
+
 func (a *ah) destroy(c *Context) {
-	c.ahs--
 	if a.release != nil {
 		a.release()
 	}
@@ -93,6 +130,8 @@ type uar struct {
 	pageRange
 	registers mlx5.Registers
 }
+
+func (*uar) kind() kind { return kindNone }
 
 func (u *uar) destroy(c *Context) { c.pages.free(u.pageRange) }
 
@@ -107,8 +146,9 @@ type cq struct {
 	events        counted // of the channel
 }
 
+func (*cq) kind() kind { return kindCQ }
+
 func (q *cq) destroy(c *Context) {
-	c.cqs--
 	c.pages.free(q.pages...)
 	if q.channel != nil {
 		c.fabric.RemovePoller(q)
@@ -124,6 +164,8 @@ type xrcd struct {
 	*fabric.XRCD
 }
 
+func (*xrcd) kind() kind { return kindXRCD }
+
 func (x *xrcd) destroy(c *Context) { c.device.CloseXRCD(x.XRCD) }
 
 // srq is a shared receive queue.
@@ -137,8 +179,9 @@ type srq struct {
 	maxWR, maxSGE uint32
 }
 
+func (*srq) kind() kind { return kindSRQ }
+
 func (s *srq) destroy(c *Context) {
-	c.srqs--
 	c.device.RemoveSRQ(&s.fabric)
 	s.forget()
 }
@@ -174,6 +217,8 @@ func (q *qp) Raise(t fabric.EventType) {
 	}
 }
 
+func (*qp) kind() kind { return kindQP }
+
 func (q *qp) destroy(c *Context) {
 	q.Disown(q)
 	if q.uar != nil {
@@ -189,11 +234,8 @@ type table struct {
 	free    []uint32
 }
 
-// add makes an object known, after its parents took note of it.
+// add gives an object a handle.
 func (t *table) add(o object) uint32 {
-	for _, p := range o.parents() {
-		*p.users()++
-	}
 	if n := len(t.free); n > 0 {
 		h := t.free[n-1]
 		t.free = t.free[:n-1]
@@ -207,6 +249,18 @@ func (t *table) add(o object) uint32 {
 	return uint32(len(t.objects) - 1)
 }
 
+// add makes an object known, after its parents and the device took note of it.
+func (c *Context) add(o object) uint32 {
+	for _, p := range o.parents() {
+		*p.users()++
+	}
+	if c.device.objects == nil {
+		c.device.objects = make(map[kind]int)
+	}
+	c.device.objects[o.kind()]++
+	return c.objects.add(o)
+}
+
 // lookup returns the object of type T that has the handle.
 func lookup[T object](t *table, h uint32) (o T, err error) {
 	if int(h) < len(t.objects) {
@@ -215,6 +269,14 @@ func lookup[T object](t *table, h uint32) (o T, err error) {
 		}
 	}
 	return o, syscall.ENOENT
+}
+
+// lookupForWrite is lookup for write commands, which say EINVAL.
+func lookupForWrite[T object](c *Context, h uint32) (o T, err error) {
+	if o, err = lookup[T](&c.objects, h); err != nil {
+		return o, syscall.EINVAL
+	}
+	return o, nil
 }
 
 // take returns the object of type T and removes it, unless something uses it.
@@ -236,31 +298,17 @@ func (c *Context) end(h uint32) {
 	for _, p := range o.parents() {
 		*p.users()--
 	}
+	c.device.objects[o.kind()]--
 	c.objects.objects[h] = nil
 	c.objects.free = append(c.objects.free, h)
 }
 
 // leaks counts, by kind, the objects that a program should have ended.
-func (t *table) leaks() map[string]int {
+func (c *Context) leaks() map[string]int {
 	n := make(map[string]int)
-	for _, o := range t.objects {
-		switch o.(type) {
-		case *pd:
-			n["PD"]++
-		case *mr:
-			n["MR"]++
-		case *dm:
-			n["DM"]++
-		case *ah:
-			n["AH"]++
-		case *cq:
-			n["CQ"]++
-		case *srq:
-			n["SRQ"]++
-		case *xrcd:
-			n["XRCD"]++
-		case *qp:
-			n["QP"]++
+	for _, o := range c.objects.objects {
+		if o != nil && o.kind() != kindNone {
+			n[string(o.kind())]++
 		}
 	}
 	return n

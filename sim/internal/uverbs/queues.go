@@ -60,11 +60,11 @@ func (c *Context) createCQ(r *uapi.Request) error {
 		return err
 	}
 	entries := uint32(r.Uint(uapi.AttrCQEntries))
-	if entries == 0 || int(entries) > c.device.Limits.MaxCQE || int(r.Uint(uapi.AttrCQVector)) >= c.identity.CompVectors {
+	switch {
+	case entries == 0 || int(entries) > c.device.Limits.MaxCQE || r.Uint(uapi.AttrCQVector) >= uint64(c.device.CompVectors):
 		return syscall.EINVAL
-	}
-	if c.cqs >= c.device.Limits.MaxCQ {
-		return syscall.ENOMEM
+	case r.Uint(uapi.AttrCQFlags)&^uapi.CQTimestamps != 0:
+		return syscall.EOPNOTSUPP
 	}
 	q := &cq{channel: channel, eventSource: eventSource{handle: r.Uint(uapi.AttrCQUserHandle), file: file}}
 	var notify func()
@@ -74,15 +74,14 @@ func (c *Context) createCQ(r *uapi.Request) error {
 		notify = func() { channel.put(record, &q.events) }
 	}
 	failed := func() { q.raise(fabric.EventCQError) }
-	if err := c.identity.Driver.createCQ(c, r, q, int(entries), notify, failed); err != nil {
+	if err := c.device.Driver.createCQ(c, r, q, int(entries), notify, failed); err != nil {
 		return err
 	}
 	if channel != nil {
 		c.fabric.AddPoller(q)
 	}
-	c.cqs++
 	uapi.Out(r, uapi.AttrCQRespCQE, entries)
-	r.SetHandle(uapi.AttrCQHandle, c.objects.add(q))
+	r.SetHandle(uapi.AttrCQHandle, c.add(q))
 	return nil
 }
 
@@ -98,12 +97,12 @@ func (c *Context) destroyCQ(r *uapi.Request) error {
 
 func (c *Context) resizeCQ(r *uapi.Request) error {
 	in := uapi.In[uapi.ResizeCQ](r, uapi.AttrCoreIn)
-	q, err := lookup[*cq](&c.objects, in.Handle)
+	q, err := lookupForWrite[*cq](c, in.Handle)
 	if err != nil || in.CQE == 0 || int(in.CQE) > c.device.Limits.MaxCQE {
 		return syscall.EINVAL
 	}
 	c.fabric.Turn() // what completes by then counts
-	if err := c.identity.Driver.resizeCQ(r, q, int(in.CQE)); err != nil {
+	if err := q.resize(r, int(in.CQE)); err != nil {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.ResizeCQResp{CQE: in.CQE})
@@ -137,9 +136,6 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	if int(s.maxWR) > l.MaxSRQWR || int(s.maxSGE) > l.MaxSRQSGE {
 		return syscall.EINVAL
 	}
-	if c.srqs >= l.MaxSRQ {
-		return syscall.ENOMEM
-	}
 	domain, err := optional[*xrcd](c, r, uapi.AttrSRQXRCD)
 	if err != nil {
 		return err
@@ -155,14 +151,13 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 		s.needs, s.completions = append(s.needs, domain, completions), completions
 		s.fabric.XRCD = domain.XRCD
 	}
-	if err := c.identity.Driver.createSRQ(c, r, s); err != nil {
+	if err := s.begin(c, r); err != nil {
 		return err
 	}
 	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
 	s.Limited = func() { s.raise(fabric.EventSRQLimit) }
 	s.Failed = func() { s.raise(fabric.EventSRQError) }
-	c.srqs++
-	h := c.objects.add(s)
+	h := c.add(s)
 	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
 	uapi.Out(r, uapi.AttrSRQRespMaxSGE, s.maxSGE)
 	uapi.Out(r, uapi.AttrSRQRespNum, s.fabric.Num)
@@ -178,7 +173,7 @@ const (
 
 func (c *Context) modifySRQ(r *uapi.Request) error {
 	in := uapi.In[uapi.ModifySRQ](r, uapi.AttrCoreIn)
-	s, err := lookup[*srq](&c.objects, in.Handle)
+	s, err := lookupForWrite[*srq](c, in.Handle)
 	if err != nil || in.Mask&^(srqMaxWR|srqLimit) != 0 || in.Mask&srqMaxWR != 0 { // mlx5 can't resize
 		return syscall.EINVAL
 	}
@@ -193,9 +188,9 @@ func (c *Context) modifySRQ(r *uapi.Request) error {
 
 func (c *Context) querySRQ(r *uapi.Request) error {
 	in := uapi.In[uapi.QuerySRQ](r, uapi.AttrCoreIn)
-	s, err := lookup[*srq](&c.objects, in.Handle)
+	s, err := lookupForWrite[*srq](c, in.Handle)
 	if err != nil {
-		return syscall.EINVAL
+		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.QuerySRQResp{MaxWR: s.maxWR, MaxSGE: s.maxSGE, Limit: uint32(s.Limit)})
 	return nil
@@ -213,7 +208,7 @@ func (c *Context) destroySRQ(r *uapi.Request) error {
 
 func (c *Context) createQP(r *uapi.Request) error {
 	t := fabric.QPType(r.Uint(uapi.AttrQPType))
-	if !c.identity.Driver.has(t) {
+	if !c.device.Driver.has(t) {
 		return syscall.EOPNOTSUPP
 	}
 	domain, err := optional[*xrcd](c, r, uapi.AttrQPXRCD)
@@ -267,7 +262,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 		q.HasSRQ = true
 		q.needs = append(q.needs, shared)
 	}
-	if err := c.identity.Driver.createQP(c, r, q, send, recv, shared); err != nil {
+	if err := c.device.Driver.createQP(c, r, q, send, recv, shared); err != nil {
 		return err
 	}
 	if err := c.device.AddQP(q.QP); err != nil {
@@ -279,7 +274,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 	}
 	uapi.Out(r, uapi.AttrQPRespCap, q.cap)
 	uapi.Out(r, uapi.AttrQPRespNum, q.Num)
-	r.SetHandle(uapi.AttrQPHandle, c.objects.add(q))
+	r.SetHandle(uapi.AttrQPHandle, c.add(q))
 	return nil
 }
 
@@ -287,9 +282,9 @@ func (c *Context) createQP(r *uapi.Request) error {
 // that number. It is there until the last who has it open destroys it.
 func (c *Context) openQP(r *uapi.Request) error {
 	in := uapi.In[uapi.OpenQP](r, uapi.AttrCoreIn)
-	domain, err := lookup[*xrcd](&c.objects, in.XRCDHandle)
+	domain, err := lookupForWrite[*xrcd](c, in.XRCDHandle)
 	if err != nil {
-		return syscall.EINVAL
+		return err
 	}
 	there := c.device.QP(in.QPN)
 	if fabric.QPType(in.Type) != fabric.XRCRecv || there == nil || there.XRCD != domain.XRCD {
@@ -297,17 +292,17 @@ func (c *Context) openQP(r *uapi.Request) error {
 	}
 	q := &qp{QP: there, needs: needs{domain}, eventSource: eventSource{handle: in.UserHandle, file: c.firstAsync()}}
 	there.Owners = append(there.Owners, q)
-	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateQPResp{Handle: c.objects.add(q), QPN: q.Num})
+	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateQPResp{Handle: c.add(q), QPN: q.Num})
 	return nil
 }
 
 func (c *Context) modifyQP(r *uapi.Request) error {
 	in := uapi.In[uapi.ModifyQP](r, uapi.AttrCoreIn)
-	q, err := lookup[*qp](&c.objects, in.Handle)
+	q, err := lookupForWrite[*qp](c, in.Handle)
 	if err != nil {
-		return syscall.EINVAL
+		return err
 	}
-	if fabric.Mask(in.Mask)&^c.identity.Driver.attributes() != 0 {
+	if fabric.Mask(in.Mask)&^c.device.Driver.attributes() != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	d := &in.Dest
@@ -330,17 +325,17 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.ModifyQPResp{}))})
-	c.identity.Driver.modifyQP(r, q.QP)
+	c.device.Driver.modifyQP(r, q.QP)
 	return nil
 }
 
 func (c *Context) queryQP(r *uapi.Request) error {
 	in := uapi.In[uapi.QueryQP](r, uapi.AttrCoreIn)
-	q, err := lookup[*qp](&c.objects, in.Handle)
+	q, err := lookupForWrite[*qp](c, in.Handle)
 	if err != nil {
-		return syscall.EINVAL
+		return err
 	}
-	if fabric.Mask(in.Mask)&^c.identity.Driver.attributes() != 0 {
+	if fabric.Mask(in.Mask)&^c.device.Driver.attributes() != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	a := &q.Attr

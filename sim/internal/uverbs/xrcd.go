@@ -14,9 +14,6 @@ import (
 // openXRCD opens a domain of extended connections: that of a file, or one of
 // its own.
 func (c *Context) openXRCD(r *uapi.Request) error {
-	if !c.isMlx5() {
-		return syscall.EOPNOTSUPP
-	}
 	in := uapi.In[uapi.OpenXRCD](r, uapi.AttrCoreIn)
 	var file fabric.FileID
 	if in.FD != -1 {
@@ -32,7 +29,7 @@ func (c *Context) openXRCD(r *uapi.Request) error {
 			return syscall.EINVAL
 		}
 	}
-	h := c.objects.add(&xrcd{XRCD: c.device.OpenXRCD(file)})
+	h := c.add(&xrcd{XRCD: c.device.OpenXRCD(file)})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.OpenXRCDResp{Handle: h})
 	return nil
 }
