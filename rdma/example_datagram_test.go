@@ -42,14 +42,15 @@ func ExampleDatagramQP_Can() {
 	_ = deliver
 }
 
-// Requests to several peers go to the device in one call.
+// Requests to several peers go to the device in one call, or in a few if there
+// are more than the queue has room for: another goroutine polls.
 func ExampleBatch_To() {
-	broadcast := func(qp *rdma.DatagramQP, peers []*rdma.Peer, message rdma.View) error {
+	broadcast := func(ctx context.Context, qp *rdma.DatagramQP, peers []*rdma.Peer, message rdma.View) error {
 		batch := qp.Batch()
 		for i, peer := range peers {
 			batch.To(peer).Send(message, uint64(i))
 		}
-		_, err := batch.Post()
+		_, err := batch.PostWait(ctx)
 		return err
 	}
 	_ = broadcast

@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -27,7 +28,8 @@ func ExampleQP_Write() {
 }
 
 // With a completion queue of its own a program posts many requests in one
-// call, and gets their ends by token.
+// call, and gets their ends by token. Those that the queue has no room for stay
+// in the batch.
 func ExampleBatch() {
 	transfer := func(ctx context.Context, qp *rdma.QP, cq *rdma.CQ, pieces []rdma.View, peer rdma.Remote) error {
 		batch := qp.Batch()
@@ -38,11 +40,11 @@ func ExampleBatch() {
 			}
 			batch.Write(piece, target, uint64(i))
 		}
-		if _, err := batch.Post(); err != nil {
-			return err
-		}
 		wcs := make([]rdma.WC, 64)
 		for left := len(pieces); left > 0; {
+			if _, err := batch.Post(); err != nil && !errors.Is(err, rdma.ErrQueueFull) {
+				return err
+			}
 			n, err := cq.Wait(ctx, wcs)
 			if err != nil {
 				return err

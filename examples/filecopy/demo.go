@@ -41,7 +41,10 @@ func demo(ctx context.Context, device string, size int64) error {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("the server did not start: %w", server.Wait())
+		if failure := server.Wait(); failure != nil {
+			err = failure
+		}
+		return fmt.Errorf("the server did not start: %w", err)
 	}
 	fmt.Print(line)
 	_, addr, _ := strings.Cut(strings.TrimSpace(line), " at ")

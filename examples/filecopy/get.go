@@ -74,8 +74,11 @@ func get(ctx context.Context, addr, device, path string) (_ report, err error) {
 	if err := out.commit(); err != nil {
 		return report{}, err
 	}
-	info := dev.Info()
-	return report{info.Name, info.Ports[0].LinkLayer, file.Size, took}, nil
+	own, err := l.qp.Endpoint()
+	if err != nil {
+		return report{}, err
+	}
+	return report{dev.Name(), own.LinkLayer, file.Size, took}, nil
 }
 
 // readChunks reads the server's file by RDMA, as many chunks at a time as

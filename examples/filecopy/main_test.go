@@ -39,7 +39,7 @@ func testDevice(t *testing.T) string {
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "FILECOPY_MAIN=1")
+	cmd.Env = append(os.Environ(), "FILECOPY_MAIN=1", "GORACE=atexit_sleep_ms=0") // no nap at its end
 	return cmd
 }
 

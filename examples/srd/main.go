@@ -11,6 +11,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -95,17 +96,8 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 	}
 
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var counter rdma.Counter
-	go func() { stop(count(ctx, cq, &counter)) }()
-	if _, err := batch.PostWait(ctx); err != nil {
+	if err := gather(ctx, cq, batch); err != nil {
 		return err
-	}
-	for i := range uint64(peers) {
-		if err := counter.WaitToken(ctx, i, blockSize/pieceSize); err != nil {
-			return fmt.Errorf("peer %d: %w", i, err)
-		}
 	}
 	return mem.Do(func(b []byte) error {
 		for i := range peers {
@@ -114,6 +106,32 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 		return nil
 	})
+}
+
+// gather posts what is to be read from all peers and waits for it, in whatever
+// order it comes.
+func gather(ctx context.Context, cq *rdma.CQ, batch *rdma.Batch) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var counter rdma.Counter
+	go func() { stop(count(ctx, cq, &counter)) }()
+	if _, err := batch.PostWait(ctx); err != nil {
+		return because(ctx, err)
+	}
+	for i := range uint64(peers) {
+		if err := counter.WaitToken(ctx, i, blockSize/pieceSize); err != nil {
+			return fmt.Errorf("peer %d: %w", i, because(ctx, err))
+		}
+	}
+	return nil
+}
+
+// because returns why ctx ended, where err says no more than that it did.
+func because(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // count adds what completes to a counter until ctx ends or the queue does.
