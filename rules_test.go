@@ -77,6 +77,7 @@ var mayImport = map[string][]string{
 	"internal":     {"internal", "zz_generated", "capi"},
 	"sim":          {"sim", "capi"}, // emulates the layer below the bindings
 
+	"internal/rdmatest/backendtest": {"rdma"},
 	"internal/rdmatest/testdevices": {"internal/rdmatest", "sim", "zz_generated"},
 }
 

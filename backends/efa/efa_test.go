@@ -2,12 +2,12 @@ package efa_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/backends/efa"
 	"github.com/goverbs/goverbs/internal/rdmatest"
+	"github.com/goverbs/goverbs/internal/rdmatest/backendtest"
 	_ "github.com/goverbs/goverbs/internal/rdmatest/testdevices"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/sim"
@@ -58,31 +58,20 @@ func openDomain(t *testing.T, name string) *rdma.Domain {
 	return dom
 }
 
-func TestImportRegistersTheBackend(t *testing.T) {
-	if got := rdma.Backends(); !slices.Equal(got, []string{efa.Name}) {
-		t.Errorf("registered are %v", got)
-	}
-}
-
-func TestUnknownDeviceIsAnError(t *testing.T) {
-	_, err := efa.Open("none0", nil)
-	if !errors.Is(err, rdma.ErrNoDevice) && !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("got %v", err)
-	}
-}
+func TestBackend(t *testing.T) { backendtest.Run(t, efa.Name, efa.Open, efa.Devices) }
 
 func TestBackendClaimsItsVendorsDevicesOnly(t *testing.T) {
 	newFabric(t, sim.DeviceConfig{}, sim.DeviceConfig{Model: sim.EFA}, sim.DeviceConfig{Model: sim.EFA, NoRead: true, NoWrite: true})
 	devices, err := efa.Devices()
-	if err != nil || len(devices) != 2 || devices[0].Name != "sim_efa_0" || devices[1].Name != "sim_efa_1" || !efa.Available() {
+	if err != nil || len(devices) != 2 || devices[0].Name != "sim_efa_0" || devices[1].Name != "sim_efa_1" {
 		t.Errorf("devices are %+v, %v", devices, err)
 	}
 	if skipped := rdma.Skipped(); len(skipped) != 1 || skipped[0].Device != "sim_mlx5_0" || !errors.Is(skipped[0].Err, rdma.ErrNoBackend) {
 		t.Errorf("left out is %v", skipped)
 	}
 	newFabric(t, sim.DeviceConfig{})
-	if efa.Available() {
-		t.Error("available without a device")
+	if devices, err := efa.Devices(); err != nil || len(devices) != 0 {
+		t.Errorf("without one there are %+v, %v", devices, err)
 	}
 }
 

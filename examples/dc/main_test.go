@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/goverbs/goverbs/backends/mlx5"
@@ -12,8 +13,8 @@ func TestMain(m *testing.M) { rdmatest.Main(m) }
 
 func TestDC(t *testing.T) {
 	rdmatest.Needs(t, rdmatest.Devices(t, 1)[0], rdmatest.DynamicConnections)
-	if !mlx5.Available() {
-		rdmatest.Skip(t, "needs an mlx5 device")
+	if devices, err := mlx5.Devices(); err != nil || len(devices) == 0 {
+		rdmatest.Skip(t, fmt.Sprint("needs an mlx5 device: ", err))
 	}
 	if err := run(t.Context()); err != nil {
 		t.Error(err)

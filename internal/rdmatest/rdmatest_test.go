@@ -90,7 +90,8 @@ func newObject(name string) *object {
 func child(t *testing.T, what string, env ...string) (output string, ok bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
-	cmd.Env = append(os.Environ(), inChild+"="+what, "RDMADEBUG=", "RDMA_TEST_DEVICE=", "RDMA_TEST_REQUIRE=", "RDMA_TEST_SKIPLOG=")
+	cmd.Env = append(os.Environ(), inChild+"="+what, "RDMADEBUG=", "RDMA_TEST_DEVICE=", "RDMA_TEST_REQUIRE=", "RDMA_TEST_SKIPLOG=",
+		"GORACE=atexit_sleep_ms=0") // no nap at its end
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
