@@ -200,3 +200,34 @@ func TestGeneratedCodeIsMarked(t *testing.T) {
 		}
 	}
 }
+
+// What devices cannot do is listed for tests to ask, and for readers of the page
+// that shows the list: nothing is on it that no test asks for.
+func TestEveryFeatureIsAskedFor(t *testing.T) {
+	features, asked := map[string]bool{}, map[string]bool{}
+	for _, f := range goFiles(t) {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "rdmatest" {
+					asked[n.Sel.Name] = true
+				}
+			case *ast.ValueSpec:
+				if typ, ok := n.Type.(*ast.Ident); ok && typ.Name == "Feature" && f.dir == "internal/rdmatest" {
+					for _, name := range n.Names {
+						features[name.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	if len(features) == 0 {
+		t.Fatal("no features found: the walk is broken")
+	}
+	for name := range features {
+		if !asked[name] {
+			t.Errorf("no test asks for rdmatest.%s", name)
+		}
+	}
+}

@@ -64,15 +64,6 @@ func Make[T any](a *Arena, n int) ([]T, error) {
 // ErrArenaFull says that an arena has less room left than was asked for.
 var ErrArenaFull = errors.New("capi: arena is full")
 
-// Contains reports whether the n bytes at addr lie in the arena.
-func (a *Arena) Contains(addr Addr, n uint64) bool {
-	if a.mem == nil {
-		return false
-	}
-	begin, size := Addr(uintptr(unsafe.Pointer(&a.mem[0]))), uint64(len(a.mem))
-	return addr >= begin && uint64(addr-begin) <= size && n <= size-uint64(addr-begin)
-}
-
 // Close gives the memory back. Everything taken from the arena is invalid
 // from then on. Closing again does nothing.
 func (a *Arena) Close() error {

@@ -41,7 +41,6 @@ func newBench(t *testing.T) *bench {
 	}
 	ibverbs.FreeDeviceList(list)
 	b.later(func() error { return ibverbs.CloseDevice(ctx) })
-	rdmatest.Needs(t, name, rdmatest.CompositeMemory)
 	if is, err := (driver{}).Claim(ctx); err != nil || !is {
 		rdmatest.Skip(t, fmt.Sprintf("needs a device of mlx5 (RDMA_TEST_DEVICE=sim), and %s is none: %v", name, err))
 	}

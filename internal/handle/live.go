@@ -20,7 +20,6 @@ const (
 type Info struct {
 	Kind, Name string
 	State      State
-	Refs       int    // references, the owner's included
 	Created    string // the creation stack if RDMADEBUG=leak=2 or more
 }
 
@@ -115,7 +114,6 @@ func (h *Handle) info() Info {
 		Kind:    h.spec.Kind,
 		Name:    h.spec.Name,
 		State:   Open,
-		Refs:    int(state &^ closedBit),
 		Created: h.created.String(),
 	}
 	switch {

@@ -19,12 +19,8 @@ const (
 	MemoryWindowBounds Feature = "bounds of memory windows"
 	InvalidationReport Feature = "reports of keys that a peer ended"
 	OnDemandPaging     Feature = "on-demand paging"
-	XRC                Feature = "XRC"
 	DMABuf             Feature = "DMA-buf"
 	DeviceMemory       Feature = "device memory"
-	ReregisterMR       Feature = "rereg_mr"
-	GlobalIPv6Path     Feature = "a path between global IPv6 GIDs of one host"
-	LastWQEReached     Feature = "the last-WQE-reached event"
 	DynamicConnections Feature = "dynamic connections"
 	LengthErrors       Feature = "the status of a message that is too long"
 	LargeRegions       Feature = "regions of 4 GiB and more"
@@ -37,9 +33,7 @@ var cannot = map[string]map[Feature]string{
 	"efa": {
 		Connections:        "EFA has datagrams only",
 		Atomics:            "EFA has none",
-		ReregisterMR:       "EFA has no rereg_user_mr",
 		OnDemandPaging:     "EFA reports no ODP capability",
-		XRC:                "EFA has no connections",
 		DeviceMemory:       "EFA has no memory of its own",
 		DynamicConnections: "EFA has no connections",
 		CompositeMemory:    "EFA has no keys for other memory",
@@ -52,12 +46,8 @@ var cannot = map[string]map[Feature]string{
 		MemoryWindowBounds: "rxe checks the bounds of the region only, not those of the window",
 		InvalidationReport: "rxe leaves the key out of what it reports to user space",
 		OnDemandPaging:     "rxe reports no ODP capability",
-		XRC:                "rxe has no XRC domains",
 		DMABuf:             "rxe has no reg_user_mr_dmabuf",
 		DeviceMemory:       "rxe has no memory of its own",
-		ReregisterMR:       "rxe has no rereg_user_mr",
-		GlobalIPv6Path:     "Linux routes such packets through the local table, where rxe does not see them",
-		LastWQEReached:     "rxe never raises it",
 		LengthErrors:       "rxe calls it a request that can't be carried out",
 		DynamicConnections: "they are of mlx5 devices",
 		CompositeMemory:    "rxe has no memory keys that requests give a meaning",

@@ -40,9 +40,9 @@ func TestChild(t *testing.T) {
 		SkipUnsupported(t, fmt.Errorf("needs a sun: %w", errors.ErrUnsupported))
 		t.Error("not skipped")
 	case "needs":
-		Needs(t, "mlx5_0", XRC)
+		Needs(t, "mlx5_0", DMABuf)
 		Needs(t, "rxe0", "something that it has")
-		Needs(t, "rxe12", XRC)
+		Needs(t, "rxe12", DMABuf)
 		t.Error("not skipped")
 	case "devices":
 		Devices(t, 1000)
@@ -144,7 +144,7 @@ func TestSkipsAreCountedWithTheirReason(t *testing.T) {
 	for what, want := range map[string]string{
 		"skip":        "rdmatest: 1 skipped: needs a moon: TestChild",
 		"unsupported": "rdmatest: 1 skipped: needs a sun: unsupported operation: TestChild",
-		"needs":       "rdmatest: 1 skipped: rxe cannot do XRC: rxe has no XRC domains: TestChild",
+		"needs":       "rdmatest: 1 skipped: rxe cannot do DMA-buf: rxe has no reg_user_mr_dmabuf: TestChild",
 		"devices":     "make test-rxe",
 	} {
 		if out, ok := child(t, what); !ok || !strings.Contains(out, want) {
