@@ -157,11 +157,11 @@ func (b *Batch) Reset() {
 // of these requests, the error says which, and where the device has extended
 // verbs none of them was accepted; elsewhere those before it were.
 //
-// The device reports them in the order of posting, on SRD in any. With Config.SignalInterval
-// it does so at every n-th request and at the last of each Post; every request
-// is reported all the same. Only where the device itself refused a request and
-// accepted those before it, they may be reported as late as those of the next
-// Post.
+// The device reports them in the order of posting, on SRD in any. With
+// Config.SignalInterval it does so at every n-th request and at the last of each
+// Post; every request is reported all the same. Only where the device itself
+// refused a request and accepted those before it, they may be reported as late as
+// those of the next Post.
 //
 // Implements:
 //

@@ -29,9 +29,10 @@ const exchangeTimeout = 30 * time.Second
 // afterwards, or read exactly as much as was sent: the binary form of a Remote
 // always has 88 bytes.
 //
-// Exchange ends when ctx does, or after 30 seconds if ctx has no deadline. A deadline of conn is left as it was, unless
-// ctx ends; then there is none. After an error conn is of no further use,
-// whatever its deadlines, and qp is to be closed.
+// Exchange ends when ctx does, or after 30 seconds if ctx has no deadline. A
+// deadline of conn is left as it was, unless ctx ends; then there is none. After
+// an error conn is of no further use, whatever its deadlines, and qp is to be
+// closed.
 //
 // If the peer's side fails, the error gives the peer's reason. What is not an
 // Exchange at the other end, or one of another version, is an error too.

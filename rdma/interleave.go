@@ -27,8 +27,9 @@ type Block struct {
 // times Stride behind those of row 0. One request gathers or scatters them all.
 //
 // In all else it is as memory of [Domain.Compose], of which it can't be a piece,
-// but does not grow, and the process reads it through its blocks. mlx5 has blocks of up to 65535 bytes, at strides of as
-// many, up to 65531 of them and 2³²−1 rows. Atomics may not work.
+// but does not grow, and the process reads it through its blocks. mlx5 has blocks
+// of up to 65535 bytes, at strides of as many, up to 65531 of them and 2³²−1
+// rows. Atomics may not work.
 //
 // Implements:
 //
