@@ -40,6 +40,9 @@ var null unsafe.Pointer
 // Bytes returns the n bytes at a.
 func (a Addr) Bytes(n int) []byte { return unsafe.Slice((*byte)(a.pointer()), n) }
 
+// At returns what lies at a, a T that needs no alignment.
+func At[T any](a Addr) *T { return (*T)(a.pointer()) }
+
 // LoadBE32 reads a big-endian word that others write, before what it guards.
 func (a Addr) LoadBE32() uint32 { return fromBE32(a.Load32()) }
 

@@ -1,23 +1,13 @@
 package mlx5
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 )
-
-// Doorbell record of a completion queue: two big-endian words.
-const (
-	cqConsumer = 0 // how many entries were taken, 24 bits
-	cqArm      = 4 // sequence number << 28 | solicited only << 24 | consumer index
-)
-
-// neverArmed can't be an arming: its command bits are not defined. Written at
-// creation it makes a first arming of sequence 0 at index 0 visible.
-const neverArmed = 0xffffffff
 
 // CQ is a completion queue in a program's memory.
 type CQ struct {
@@ -76,26 +66,7 @@ func checkSize(n, entrySize int) (log uint, err error) {
 	return uint(bits.TrailingZeros(uint(n))), nil
 }
 
-// Completion opcodes, the high half of an entry's last byte.
-const (
-	opReq          = 0x0
-	opRespWriteImm = 0x1
-	opRespSend     = 0x2
-	opRespSendImm  = 0x3
-	opRespSendInv  = 0x4
-	opResize       = 0x5
-	opReqError     = 0xd
-	opRespError    = 0xe
-
-	ownerBit     = 0x1
-	solicitedBit = 0x2
-	scatter32    = 0x4       // the entry begins with data
-	scatter64    = 0x8       // its first half is data
-	slShift      = 24        // in flags_rqpn
-	grhPresent   = 0x1 << 28 // of flags_rqpn
-)
-
-// cqe is a completion queue entry before it is written.
+// cqe is a completion queue entry before it is written: a cqe64 or errCQE.
 type cqe struct {
 	opcode    uint8
 	syndrome  uint8
@@ -119,7 +90,7 @@ func (c *CQ) EntrySize() int { return c.stride }
 func (c *CQ) scatter() int { return c.stride / 2 }
 
 // pending is how many entries at most wait to be taken.
-func (c *CQ) pending() uint32 { return (c.produced - c.consumed) & 0xffffff }
+func (c *CQ) pending() uint32 { return (c.produced - c.consumed) & consumerMask }
 
 // put writes the next entry. One that finds no room is the queue's end, and put
 // reports false from then on.
@@ -140,41 +111,39 @@ func (c *CQ) put(e *cqe) (ok bool) {
 	slot := entry + dma.Addr(c.stride-64)
 	own := uint8(c.produced>>c.log) & ownerBit
 	c.produced++
-	b := (*[60]byte)(slot.Bytes(60))
-	*b = [60]byte{}
-	be := binary.BigEndian
 	if e.opcode == opReqError || e.opcode == opRespError {
-		be.PutUint32(b[32:], e.uidx)
-		b[54] = e.vendor
-		b[55] = e.syndrome
+		w := dma.At[errCQE](slot)
+		w.errCQEBody = errCQEBody{VendorErrSynd: e.vendor, Syndrome: e.syndrome}
+		w.SRQN.Set(e.uidx)
+		w.SWQEOpcodeQPN.Set(uint32(e.wqeOpcode)<<opcodeShift | e.qpn)
 	} else {
-		be.PutUint16(b[22:], e.slid)
-		be.PutUint32(b[24:], e.srcQPN)
-		be.PutUint32(b[32:], e.uidx)
-		copy(b[36:], e.imm[:])
-		be.PutUint32(b[44:], e.bytes)
+		w := dma.At[cqe64](slot)
+		w.cqe64Body = cqe64Body{ImmInvalPKey: e.imm}
+		w.SLID.Set(e.slid)
+		w.FlagsRqpn.Set(e.srcQPN)
+		w.SRQNUidx.Set(e.uidx)
+		w.ByteCnt.Set(e.bytes)
 		if c.Clock != nil {
-			be.PutUint64(b[48:], uint64(c.Clock()))
+			w.Timestamp.Set(uint64(c.Clock()))
+		}
+		w.SopDropQPN.Set(uint32(e.wqeOpcode)<<opcodeShift | e.qpn)
+	}
+	end := cqeEnd{OpOwn: e.opcode<<opShift | own}
+	end.WQECounter.Set(e.index)
+	if e.data != nil {
+		copy(entry.Bytes(c.scatter()), e.data)
+		if c.stride == 64 {
+			end.OpOwn |= scatter32
+		} else {
+			end.OpOwn |= scatter64
 		}
 	}
-	be.PutUint32(b[56:], uint32(e.wqeOpcode)<<24|e.qpn)
-	scatter := uint8(0)
-	switch {
-	case e.data == nil:
-	case c.stride == 64:
-		scatter = scatter32
-		copy(b[:c.scatter()], e.data)
-	default:
-		scatter = scatter64
-		copy(entry.Bytes(c.scatter()), e.data)
-	}
-	last := [4]byte{byte(e.index >> 8), byte(e.index), 0, e.opcode<<4 | scatter | own}
 	if e.solicited {
-		last[3] |= solicitedBit
+		end.OpOwn |= solicitedBit
 	}
 	// The owner bit makes the entry visible, with all before it. It changes
 	// once: readers look at this byte more than once.
-	(slot + 60).StoreBytes4(last)
+	(slot + dma.Addr(unsafe.Sizeof(cqe64Body{}))).StoreBytes4(end.bytes())
 	if e.solicited || e.opcode == opReqError || e.opcode == opRespError {
 		c.solicited = true
 	}
@@ -214,17 +183,17 @@ func (c *CQ) poll() int {
 		return 0
 	}
 	arm := (c.record + cqArm).LoadBE32()
-	seq, ci := arm>>28&3, arm&0xffffff
+	seq, ci := arm>>armSeqShift&armSeqMask, arm&consumerMask
 	if seq == c.fired {
 		return 0
 	}
-	produced := c.produced & 0xffffff
+	produced := c.produced & consumerMask
 	// An arming made before polling names entries that an event has announced
 	// already; those don't make another.
-	if ahead := (c.announced - ci) & 0xffffff; ahead != 0 && ahead < 0x800000 {
+	if ahead := (c.announced - ci) & consumerMask; ahead != 0 && ahead < consumerAhead {
 		ci = c.announced
 	}
-	if produced == ci || arm&(1<<24) != 0 && !c.solicited {
+	if produced == ci || arm&armSolicited != 0 && !c.solicited {
 		return 0
 	}
 	c.fired, c.announced, c.solicited = seq, produced, false

@@ -2,54 +2,11 @@ package mlx5
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math/bits"
 	"syscall"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
-)
-
-// Doorbell record of a queue pair: two big-endian words that count what was
-// posted, in 16 bits.
-const (
-	qpReceive = 0
-	qpSend    = 4
-)
-
-// Send work queue elements.
-const (
-	basicBlock    = 64
-	segment       = 16
-	maxWQE        = 63 * segment // the size field has six bits
-	cqUpdate      = 2 << 2
-	solicited     = 1 << 1
-	fenceModes    = 7 << 5
-	inlineSegment = 1 << 31
-	invalidLKey   = 0x100 // ends a receive element's list
-
-	opcodeNop           = 0x00
-	opcodeSendInval     = 0x01
-	opcodeWrite         = 0x08
-	opcodeWriteImm      = 0x09
-	opcodeSend          = 0x0a
-	opcodeSendImm       = 0x0b
-	opcodeRead          = 0x10
-	opcodeCompareSwap   = 0x11
-	opcodeFetchAdd      = 0x12
-	opcodeMaskedCompare = 0x14
-	opcodeMaskedAdd     = 0x15
-	opcodeLocalInval    = 0x1b
-	opcodeUMR           = 0x25
-
-	// opcode modifiers of masked atomics: 8 for masked, and log2 of the words
-	maskedOn4 = 8
-	maskedOn8 = 9
-
-	addressVector   = 48
-	extendedAddress = 1 << 31 // of the vector's QP number word
-	grhInAddress    = 1 << 30 // of its flow label word
-	flowLabel       = 1<<20 - 1
 )
 
 // QPConfig says where a queue pair's queues lie.
@@ -138,7 +95,7 @@ func (q *QP) NextSend(r *fabric.Request) (ok bool) {
 		}
 	}
 	index, posted := q.sent, q.posted
-	var rung bell
+	var rung ctrlHead
 	// What is flushed the device finds by the record.
 	strict := q.cfg.Registers.heard() && q.Fabric.State != fabric.StateErr
 	if strict {
@@ -147,24 +104,21 @@ func (q *QP) NextSend(r *fabric.Request) (ok bool) {
 		}
 	}
 	at := q.block(index)
-	var ctrl [segment]byte
-	copy(ctrl[:], at.Bytes(segment))
+	ctrl := *dma.At[ctrlSegment](at)
 	sgl := r.SGL[:0]
 	*r = fabric.Request{SGL: sgl, Index: index}
-	be := binary.BigEndian
-	word0, word1 := be.Uint32(ctrl[0:]), be.Uint32(ctrl[4:])
-	size := int(word1&0x3f) * segment
+	size := ctrl.size()
 	blocks := uint16((size + basicBlock - 1) / basicBlock)
 	switch {
 	case posted-index > uint16(q.cfg.SendBlocks):
 		r.Problem = "doorbell record"
 	case size == 0 || blocks > posted-index:
 		r.Problem = "size"
-	case word1>>8 != q.Fabric.Num:
+	case ctrl.qpn() != q.Fabric.Num:
 		r.Problem = "queue pair number"
-	case uint16(word0>>8) != index:
+	case ctrl.index() != index:
 		r.Problem = "index"
-	case strict && rung.index == index && rung.segment != [bellSize]byte(ctrl[:bellSize]):
+	case strict && rung.index() == index && rung != ctrl.ctrlHead:
 		r.Problem = "doorbell"
 	}
 	if r.Problem != "" {
@@ -172,12 +126,12 @@ func (q *QP) NextSend(r *fabric.Request) (ok bool) {
 		return true
 	}
 	q.sent += blocks
-	r.Opcode = uint8(word0)
-	r.Signaled = ctrl[11]&cqUpdate != 0
-	r.Solicited = ctrl[11]&solicited != 0
-	r.Fence = ctrl[11]&fenceModes != 0
-	copy(r.Imm[:], ctrl[12:])
-	q.decode(r, at, size)
+	r.Opcode = ctrl.opcode()
+	r.Signaled = ctrl.FmCeSE&cqUpdate != 0
+	r.Solicited = ctrl.FmCeSE&solicited != 0
+	r.Fence = ctrl.FmCeSE&fenceModes != 0
+	r.Imm = ctrl.Imm
+	q.decode(r, at, &ctrl)
 	return true
 }
 
@@ -187,18 +141,9 @@ func (q *QP) block(index uint16) dma.Addr {
 }
 
 // decode reads what follows the control segment of an element.
-func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
-	be := binary.BigEndian
-	wqe := q.element(at, size)
-	pos := segment
-	take := func(n int) []byte {
-		if pos+n > size {
-			r.Problem = "too short"
-			return make([]byte, n)
-		}
-		pos += n
-		return wqe[pos-n : pos]
-	}
+func (q *QP) decode(r *fabric.Request, at dma.Addr, ctrl *ctrlSegment) {
+	wqe := q.element(at, ctrl.size())
+	s := segments{rest: wqe[segment:]}
 	switch r.Opcode {
 	case opcodeNop:
 		r.Op = fabric.OpNop
@@ -225,39 +170,44 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 	}
 	switch q.Fabric.Type {
 	case fabric.UD, fabric.DCI:
-		q.decodeAddress(r, take)
+		q.decodeAddress(r, &s)
 	case fabric.XRCSend:
-		r.SRQN = be.Uint32(take(segment)) & 0xffffff
+		r.SRQN = next[xrcSegment](&s).XRCSRQN.Get() & qpnMask
 	}
 	if r.Op != fabric.OpSend {
-		raddr := take(segment)
-		r.RemoteAddr, r.RKey = be.Uint64(raddr), be.Uint32(raddr[8:])
+		remote := next[raddrSegment](&s)
+		r.RemoteAddr, r.RKey = remote.Raddr.Get(), remote.RKey.Get()
 	}
 	switch r.Opcode {
 	case opcodeCompareSwap:
-		s := take(segment)
-		r.Operand, r.Swap, r.Compare = 8, be.Uint64(s), be.Uint64(s[8:])
+		o := next[atomicSegment](&s)
+		r.Operand, r.Swap, r.Compare = 8, o.SwapAdd.Get(), o.Compare.Get()
 		r.SwapMask, r.CompareMask = ^uint64(0), ^uint64(0)
 	case opcodeFetchAdd:
-		r.Operand, r.Swap = 8, be.Uint64(take(segment))
+		r.Operand, r.Swap = 8, next[atomicSegment](&s).SwapAdd.Get()
 	case opcodeMaskedCompare, opcodeMaskedAdd:
-		decodeMasked(r, wqe[0], take)
+		decodeMasked(r, ctrl.modifier(), &s)
 	}
-	for pos < size && r.Problem == "" {
-		n := be.Uint32(wqe[pos:])
-		if n&inlineSegment != 0 {
-			n &^= inlineSegment
-			if pos+4+int(n) > size {
+	for len(s.rest) > 0 && r.Problem == "" {
+		d := as[dataSegment](s.rest)
+		count := d.ByteCount.Get()
+		if count&inlineSegment != 0 {
+			n := int(count &^ inlineSegment)
+			if inlineHead+n > len(s.rest) {
 				r.Problem = "inline data too long"
 				break
 			}
-			q.addInline(r, at, pos+4, int(n))
-			pos += (4 + int(n) + segment - 1) &^ (segment - 1)
+			q.addInline(r, at, len(wqe)-len(s.rest)+inlineHead, n)
+			s.rest = s.rest[(inlineHead+n+segment-1)&^(segment-1):]
 			continue
 		}
-		d := take(segment)
-		r.SGL = append(r.SGL, fabric.SGE{Addr: be.Uint64(d[8:]), Len: segmentLen(n), LKey: be.Uint32(d[4:])})
-		r.Length += segmentLen(n)
+		s.rest = s.rest[segment:]
+		piece := d.piece(count)
+		r.SGL = append(r.SGL, piece)
+		r.Length += piece.Len
+	}
+	if s.short {
+		r.Problem = "too short"
 	}
 	if r.Problem != "" {
 		r.Op = fabric.OpInvalid
@@ -266,25 +216,25 @@ func (q *QP) decode(r *fabric.Request, at dma.Addr, size int) {
 
 // decodeMasked reads the operands of a masked atomic, which the element's
 // modifier tells the size of.
-func decodeMasked(r *fabric.Request, modifier uint8, take func(int) []byte) {
-	be := binary.BigEndian
+func decodeMasked(r *fabric.Request, modifier uint8, s *segments) {
+	add := r.Op == fabric.OpFetchAdd
 	switch {
+	case modifier == maskedOn4 && add:
+		o := next[maskedAddSegment4](s)
+		r.Operand, r.Swap, r.SwapMask = 4, uint64(o.Add.Get()), uint64(o.Boundary.Get())
 	case modifier == maskedOn4:
-		s := take(segment)
-		r.Operand, r.Swap = 4, uint64(be.Uint32(s))
-		if r.Op == fabric.OpFetchAdd {
-			r.SwapMask = uint64(be.Uint32(s[4:]))
-		} else {
-			r.Compare, r.SwapMask, r.CompareMask = uint64(be.Uint32(s[4:])), uint64(be.Uint32(s[8:])), uint64(be.Uint32(s[12:]))
-		}
+		o := next[maskedCompareSegment4](s)
+		r.Operand, r.Swap, r.Compare = 4, uint64(o.Swap.Get()), uint64(o.Compare.Get())
+		r.SwapMask, r.CompareMask = uint64(o.SwapMask.Get()), uint64(o.CompareMask.Get())
 	case modifier != maskedOn8:
 		r.Problem = "operand size"
-	case r.Op == fabric.OpFetchAdd:
-		s := take(segment)
-		r.Operand, r.Swap, r.SwapMask = 8, be.Uint64(s), be.Uint64(s[8:])
+	case add:
+		o := next[maskedAddSegment8](s)
+		r.Operand, r.Swap, r.SwapMask = 8, o.Add.Get(), o.Boundary.Get()
 	default:
-		s := take(2 * segment)
-		r.Operand, r.Swap, r.Compare, r.SwapMask, r.CompareMask = 8, be.Uint64(s), be.Uint64(s[8:]), be.Uint64(s[16:]), be.Uint64(s[24:])
+		o := next[maskedCompareSegment8](s)
+		r.Operand, r.Swap, r.Compare = 8, o.Swap.Get(), o.Compare.Get()
+		r.SwapMask, r.CompareMask = o.SwapMask.Get(), o.CompareMask.Get()
 	}
 }
 
@@ -297,6 +247,11 @@ func (q *QP) element(at dma.Addr, size int) []byte {
 		wqe = q.scratch[:size]
 	}
 	return wqe
+}
+
+// piece returns the memory that a segment with that byte count stands for.
+func (d *dataSegment) piece(count uint32) fabric.SGE {
+	return fabric.SGE{Addr: d.Addr.Get(), Len: segmentLen(count), LKey: d.LKey.Get()}
 }
 
 // segmentLen is the length that a data segment's byte count stands for: zero
@@ -327,31 +282,29 @@ func (q *QP) addInline(r *fabric.Request, at dma.Addr, off, n int) {
 	r.SGL = append(r.SGL, fabric.SGE{Addr: uint64(p), Len: uint64(n), Inline: true})
 }
 
-func (q *QP) decodeAddress(r *fabric.Request, take func(int) []byte) {
-	be := binary.BigEndian
-	av := take(segment)
+func (q *QP) decodeAddress(r *fabric.Request, s *segments) {
+	av := next[baseAddress](s)
 	if q.Fabric.Type == fabric.DCI {
-		r.DCKey = be.Uint64(av)
+		r.DCKey = av.Key.Get()
 	} else {
-		r.QKey = be.Uint32(av)
+		r.QKey = av.qkey()
 	}
-	dest := be.Uint32(av[8:])
-	r.QPN = dest & 0xffffff
-	r.To.LID, r.To.SL = be.Uint16(av[14:]), av[12]&0xf
-	if dest&extendedAddress == 0 {
+	to := av.DqpDCT.Get()
+	r.QPN = to & qpnMask
+	r.To.LID, r.To.SL = av.RLID.Get(), av.StatRateSL&slMask
+	if to&extendedAddress == 0 {
 		return
 	}
-	rest := take(addressVector - segment)
+	global := next[globalAddress](s)
 	port := q.Fabric.Device.Port(q.Fabric.Attr.Port)
 	if port == nil {
 		return // it is flushed
 	}
-	flow := be.Uint32(rest[12:])
+	flow := global.GRHGIDFl.Get()
 	ethernet := port.LinkLayer == fabric.LinkEthernet
 	if flow&grhInAddress != 0 || ethernet {
-		r.To.Global = true
-		copy(r.To.GID[:], rest[16:])
-		r.TrafficClass, r.HopLimit, r.SGIDIndex, r.FlowLabel = rest[10], rest[11], uint8(flow>>20), flow&flowLabel
+		r.To.Global, r.To.GID = true, global.RGID
+		r.TrafficClass, r.HopLimit, r.SGIDIndex, r.FlowLabel = global.Tclass, global.HopLimit, uint8(flow>>sgidShift), flow&flowLabelMask
 		if e, ok := port.GID(int(r.SGIDIndex)); ok {
 			r.To.Type = e.Type
 		}
@@ -418,13 +371,12 @@ func (q *QP) NextRecv(r *fabric.Receive) (ok bool) {
 
 // readScatter appends the data segments of a receive element.
 func readScatter(sgl []fabric.SGE, wqe []byte) []fabric.SGE {
-	be := binary.BigEndian
 	for ; len(wqe) >= segment; wqe = wqe[segment:] {
-		key := be.Uint32(wqe[4:])
-		if key == invalidLKey {
+		piece := as[dataSegment](wqe)
+		if piece.LKey.Get() == invalidLKey {
 			break
 		}
-		sgl = append(sgl, fabric.SGE{Addr: be.Uint64(wqe[8:]), Len: segmentLen(be.Uint32(wqe)), LKey: key})
+		sgl = append(sgl, piece.piece(piece.ByteCount.Get()))
 	}
 	return sgl
 }
@@ -436,7 +388,7 @@ func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 
 // putArrival writes the entry of a receive request's end.
 func (c *CQ) putArrival(r *fabric.Receive, a *fabric.Arrival, uidx uint32) {
-	e := cqe{uidx: uidx, qpn: a.To.Num, index: r.Index, data: a.Data, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & 0xffffff,
+	e := cqe{uidx: uidx, qpn: a.To.Num, index: r.Index, data: a.Data, bytes: uint32(a.Length), imm: a.Imm, srcQPN: a.SourceQPN & qpnMask,
 		slid: a.SLID, solicited: a.Solicited}
 	e.srcQPN |= uint32(a.SL) << slShift
 	if a.HasGRH {

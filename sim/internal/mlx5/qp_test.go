@@ -296,7 +296,7 @@ func TestDatagramsAreReadWithoutAPort(t *testing.T) {
 	for _, typ := range []fabric.QPType{fabric.UD, fabric.DCI} {
 		r := newRig(t, typ, 16, 0, 0, 16, 64)
 		r.Fabric.Attr.Port, r.Fabric.State = 0, fabric.StateErr
-		wqe := append(ctrl(0, opcodeSend, testQPN, segment+addressVector, cqUpdate, 0), words(0x11, 0, int(extendedAddress)|0x99, make([]byte, 36))...)
+		wqe := append(ctrl(0, opcodeSend, testQPN, segment+48, cqUpdate, 0), words(0x11, 0, int(extendedAddress)|0x99, make([]byte, 36))...)
 		copy(r.sendRing(), wqe)
 		binary.BigEndian.PutUint32(r.record.bytes()[qpSend:], 1)
 		var got fabric.Request

@@ -2,6 +2,7 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 )
@@ -14,15 +15,6 @@ type Registers struct {
 	users   int
 	crowded bool // at one time, by more users than it has registers
 }
-
-const (
-	firstRegister    = 0x800
-	registerHalf     = 256
-	registerHalves   = 4
-	registersPerPage = 2
-
-	bellSize = 8 // of what has to be written at once
-)
 
 // Enter counts a queue pair that rings there, Leave one that no longer does.
 func (g *Registers) Enter() {
@@ -41,23 +33,18 @@ func (g *Registers) Leave() {
 // not say.
 func (g *Registers) heard() bool { return g != nil && !g.crowded }
 
-// bell is what a queue pair rang with.
-type bell struct {
-	segment [bellSize]byte
-	index   uint16 // of the element, and so of all before it
-}
-
-// find returns the queue pair's latest bell, if it rang for index or more.
-func (g *Registers) find(qpn uint32, index uint16) (found bell, ok bool) {
+// find returns what the queue pair rang with last, if that was for the element of
+// that index or one behind it.
+func (g *Registers) find(qpn uint32, index uint16) (found ctrlHead, ok bool) {
 	for i := range registerHalves {
-		var b bell
-		binary.NativeEndian.PutUint64(b.segment[:], (g.Page + firstRegister + dma.Addr(i*registerHalf)).Load64())
-		b.index = binary.BigEndian.Uint16(b.segment[1:])
-		if binary.BigEndian.Uint32(b.segment[4:])>>8 != qpn || int16(b.index-index) < 0 {
+		var b [unsafe.Sizeof(ctrlHead{})]byte
+		binary.NativeEndian.PutUint64(b[:], g.half(i).Load64())
+		bell := as[ctrlHead](b[:])
+		if bell.qpn() != qpn || int16(bell.index()-index) < 0 {
 			continue
 		}
-		if !ok || int16(b.index-found.index) > 0 {
-			found, ok = b, true
+		if !ok || int16(bell.index()-found.index()) > 0 {
+			found, ok = *bell, true
 		}
 	}
 	return found, ok
@@ -66,9 +53,10 @@ func (g *Registers) find(qpn uint32, index uint16) (found bell, ok bool) {
 // forget ends a queue pair's bells.
 func (g *Registers) forget(qpn uint32) {
 	for i := range registerHalves {
-		b := (g.Page + firstRegister + dma.Addr(i*registerHalf)).Bytes(bellSize)
-		if binary.BigEndian.Uint32(b[4:])>>8 == qpn {
-			clear(b)
+		if bell := dma.At[ctrlHead](g.half(i)); bell.qpn() == qpn {
+			*bell = ctrlHead{}
 		}
 	}
 }
+
+func (g *Registers) half(i int) dma.Addr { return g.Page + firstRegister + dma.Addr(i*registerHalf) }

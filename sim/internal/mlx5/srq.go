@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"syscall"
 
@@ -41,6 +40,9 @@ func NewSRQ(buf, record dma.Addr, requests, sge int) (*SRQ, error) {
 	return &SRQ{buf: buf, record: record, count: 1 << bits.Len(uint(requests)), shift: shift}, nil
 }
 
+// Size returns the bytes of the queue.
+func (s *SRQ) Size() uint64 { return uint64(s.count) << s.shift }
+
 // posted counts the elements that wait.
 func (s *SRQ) posted() uint16 { return uint16(s.record.LoadBE32()) - s.taken }
 
@@ -60,7 +62,7 @@ func (s *SRQ) NextRecv(r *fabric.Receive) (ok bool) {
 	wqe := (s.buf + dma.Addr(int(s.head)<<s.shift)).Bytes(1 << s.shift)
 	r.Index = s.head
 	r.SGL = readScatter(r.SGL[:0], wqe[segment:])
-	s.head = binary.BigEndian.Uint16(wqe[2:])
+	s.head = as[srqNextSegment](wqe).NextWQEIndex.Get()
 	s.taken++
 	if s.Limit > 0 && int(s.posted()) < s.Limit {
 		s.Limit = 0

@@ -2,41 +2,18 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
 
-// A UMR request changes a memory key: a control segment of its own, the new
-// key context, and the pieces of memory that the key is to stand for.
+// maxPieces is how many a pattern makes at most.
+const maxPieces = 1 << 20
+
 const (
-	umrControl = segment
-	umrContext = 64
-	umrPieces  = 128
-
-	// flags
-	umrInline    = 1 << 7 // the pieces follow; else a data segment says where they are
-	umrCheckFree = 1 << 5
-	umrCheckQPN  = 1 << 3
-
-	// What of the context counts.
-	umrLen          = 1 << 0
-	umrStart        = 1 << 6
-	umrKey          = 1 << 13
-	umrQPN          = 1 << 14
-	umrLocalWrite   = 1 << 18
-	umrRemoteRead   = 1 << 19
-	umrRemoteWrite  = 1 << 20
-	umrRemoteAtomic = 1 << 21
-	umrFree         = 1 << 29
-
-	contextFree = 1 << 6 // of the context's first byte
-	anyQPN      = 0xffffff
-
-	pieceSize    = 16
-	repeatBlock  = 0x400 // instead of a piece's key: a pattern follows
-	maxPieces    = 1 << 20
-	sizeInPieces = 1 << 16 // of a list elsewhere
+	umrSize = int(unsafe.Sizeof(umrRequest{})) // what follows is the list
+	klmSize = int(unsafe.Sizeof(klm{}))
 )
 
 // umrRights maps the bits of the mask to those of the context and of verbs.
@@ -45,10 +22,10 @@ var umrRights = []struct {
 	bit    byte
 	access fabric.Access
 }{
-	{umrLocalWrite, 1 << 3, fabric.LocalWrite},
-	{umrRemoteRead, 1 << 4, fabric.RemoteRead},
-	{umrRemoteWrite, 1 << 5, fabric.RemoteWrite},
-	{umrRemoteAtomic, 1 << 6, fabric.RemoteAtomic},
+	{umrLocalWrite, contextWrite, fabric.LocalWrite},
+	{umrRemoteRead, contextRemRead, fabric.RemoteRead},
+	{umrRemoteWrite, contextRemWrite, fabric.RemoteWrite},
+	{umrRemoteAtomic, contextRemAtomic, fabric.RemoteAtomic},
 }
 
 // localOp says what a request does to a key. libmlx5 binds and invalidates
@@ -57,10 +34,10 @@ func (q *QP) localOp(r *fabric.Request, wqe []byte) fabric.Op {
 	if r.Opcode == opcodeLocalInval {
 		return fabric.OpInvalidate
 	}
-	if len(wqe) < umrPieces {
+	if len(wqe) < umrSize {
 		return fabric.OpUMR
 	}
-	if mask := binary.BigEndian.Uint64(wqe[umrControl+8:]); mask&umrFree != 0 && wqe[umrContext]&contextFree != 0 {
+	if u := as[umrRequest](wqe); u.Control.MKeyMask.Get()&umrFree != 0 && u.Context.IsFree() {
 		return fabric.OpInvalidate
 	}
 	if m := q.Fabric.Device.MRAt(binary.BigEndian.Uint32(r.Imm[:])); m != nil && m.Window {
@@ -73,10 +50,10 @@ func (q *QP) localOp(r *fabric.Request, wqe []byte) fabric.Op {
 func (q *QP) ExecuteLocal(r *fabric.Request) (st fabric.Status) {
 	defer q.guard()
 	st = fabric.LocalQPOpError
-	at := q.sq + dma.Addr(int(r.Index)&(q.cfg.SendBlocks-1)*basicBlock)
-	size := int(binary.BigEndian.Uint32(at.Bytes(8)[4:])&0x3f) * segment
+	at := q.block(r.Index)
+	size := dma.At[ctrlSegment](at).size()
 	wqe := q.element(at, min(size, q.cfg.SendBlocks*basicBlock)) // the program may have written over it
-	if r.Opcode != opcodeUMR || len(wqe) < umrPieces {
+	if r.Opcode != opcodeUMR || len(wqe) < umrSize {
 		return st
 	}
 	// A key that changes may be named as it is or as it will be.
@@ -92,18 +69,17 @@ func (q *QP) ExecuteLocal(r *fabric.Request) (st fabric.Status) {
 
 // update changes a key. It reports whether the request makes sense.
 func (q *QP) update(m *fabric.MR, wqe []byte) bool {
-	be := binary.BigEndian
-	flags, mask := wqe[umrControl], be.Uint64(wqe[umrControl+8:])
-	context := wqe[umrContext:]
+	u := as[umrRequest](wqe)
+	flags, mask, context := u.Control.Flags, u.Control.MKeyMask.Get(), &u.Context
 	if flags&umrCheckFree != 0 && !m.Free || flags&umrCheckQPN != 0 && !m.Serves(q.Fabric) {
 		return false
 	}
 	if mask&umrLen != 0 {
-		length, n := be.Uint64(context[24:]), int(be.Uint16(wqe[umrControl+4:]))
+		length, n := context.Len.Get(), int(u.Control.KLMOctowords.Get())
 		if n > m.MaxPieces {
 			return false
 		}
-		pieces, ok := q.pieces(wqe[umrPieces:], length, flags&umrInline != 0, n)
+		pieces, ok := q.pieces(wqe[umrSize:], length, flags&umrInline != 0, n)
 		if !ok {
 			return false
 		}
@@ -113,26 +89,26 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 		m.Len, m.Pieces = length, pieces
 	}
 	if mask&umrStart != 0 {
-		m.IOVA = be.Uint64(context[16:])
+		m.IOVA = context.StartAddr.Get()
 	}
 	for _, r := range umrRights {
 		if mask&r.mask != 0 {
 			m.Access &^= r.access
-			if context[2]&r.bit != 0 {
+			if context.AccessFlags&r.bit != 0 {
 				m.Access |= r.access
 			}
 		}
 	}
 	if mask&umrKey != 0 {
-		m.Key = m.Key&^0xff | uint32(context[7])
+		m.Key = m.Key&^0xff | uint32(context.Variant())
 	}
 	if mask&umrQPN != 0 {
-		if m.QPN = be.Uint32(context[4:]) >> 8; m.QPN == anyQPN {
+		if m.QPN = context.QPNMKey.Get() >> 8; m.QPN == anyQPN {
 			m.QPN = 0
 		}
 	}
 	if mask&umrFree != 0 {
-		m.Free = context[0]&contextFree != 0
+		m.Free = context.IsFree()
 	}
 	return true
 }
@@ -153,23 +129,20 @@ func (q *QP) pieces(list []byte, length uint64, inline bool, n int) ([]fabric.SG
 		if len(list) < segment || n > sizeInPieces {
 			return nil, false
 		}
-		be := binary.BigEndian
-		list, inline = q.Fabric.Device.Peek(q.Fabric.PD, be.Uint32(list[4:]), be.Uint64(list[8:]), uint64(n)*pieceSize)
-		if !inline {
+		d := as[dataSegment](list)
+		if list, inline = q.Fabric.Device.Peek(q.Fabric.PD, d.LKey.Get(), d.Addr.Get(), uint64(n*klmSize)); !inline {
 			return nil, false
 		}
 	}
-	if len(list) >= pieceSize && binary.BigEndian.Uint32(list[4:]) == repeatBlock {
-		return repeated(list, length)
+	s := segments{rest: list}
+	if len(list) >= klmSize && as[repeatBlock](list).Op.Get() == repeatOp {
+		return repeated(next[repeatBlock](&s), &s, length)
 	}
 	var pieces []fabric.SGE
-	for left := length; left > 0; list = list[pieceSize:] {
-		if len(list) < pieceSize {
-			return nil, false
-		}
-		be := binary.BigEndian
-		p := fabric.SGE{Len: segmentLen(be.Uint32(list)), LKey: be.Uint32(list[4:]), Addr: be.Uint64(list[8:])}
-		if p.Len > left {
+	for left := length; left > 0; {
+		k := next[klm](&s)
+		p := fabric.SGE{Len: segmentLen(k.ByteCount.Get()), LKey: k.MKey.Get(), Addr: k.Address.Get()}
+		if s.short || p.Len > left {
 			return nil, false
 		}
 		left -= p.Len
@@ -180,18 +153,18 @@ func (q *QP) pieces(list []byte, length uint64, inline bool, n int) ([]fabric.SG
 
 // repeated reads a pattern: from each of several places a few bytes in turn,
 // again and again, each time a stride further on.
-func repeated(list []byte, length uint64) ([]fabric.SGE, bool) {
-	be := binary.BigEndian
-	count, entries := int(be.Uint32(list[8:])), int(be.Uint16(list[14:]))
-	list = list[pieceSize:]
-	if entries == 0 || len(list) < entries*pieceSize || count > maxPieces/entries {
+func repeated(block *repeatBlock, list *segments, length uint64) ([]fabric.SGE, bool) {
+	count, entries := int(block.RepeatCount.Get()), make([]repeatEntry, block.NumEnt.Get())
+	for i := range entries {
+		entries[i] = *next[repeatEntry](list)
+	}
+	if list.short || len(entries) == 0 || count > maxPieces/len(entries) {
 		return nil, false
 	}
 	var pieces []fabric.SGE
 	for i := range count {
-		for e := range entries {
-			b := list[e*pieceSize:]
-			p := fabric.SGE{Len: uint64(be.Uint16(b[2:])), LKey: be.Uint32(b[4:]), Addr: be.Uint64(b[8:]) + uint64(i)*uint64(be.Uint16(b))}
+		for _, e := range entries {
+			p := fabric.SGE{Len: uint64(e.ByteCount.Get()), LKey: e.Memkey.Get(), Addr: e.VA.Get() + uint64(i)*uint64(e.Stride.Get())}
 			if p.Len == 0 || p.Len > length {
 				return nil, false
 			}

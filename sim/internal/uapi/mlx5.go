@@ -69,67 +69,6 @@ const (
 	Mlx5DCTScatters = 1 << 3
 )
 
-// Mlx5CreateMKey is the begin of the firmware's command CREATE_MKEY: big-endian
-// words, of which the key's context begins with the fifth.
-type Mlx5CreateMKey struct {
-	_        structs.HostLayout
-	Opcode   [2]byte
-	_        [14]byte
-	Flags    [4]byte // bit 30 of the word: the key is free
-	KeyByte  [4]byte // the key's variant in the last byte
-	_        [4]byte
-	FlagsPD  [4]byte // en_rinval in the first byte, PD in the other three
-	Start    [8]byte
-	Len      [8]byte
-	_        [20]byte
-	Octwords [4]byte // how many pieces there may be
-}
-
-// Mlx5Refusal begins the firmware's answer to a command.
-type Mlx5Refusal struct {
-	_        structs.HostLayout
-	Status   uint8
-	_        [3]byte
-	Syndrome [4]byte
-}
-
-// Mlx5QueryHCACap is the firmware's command QUERY_HCA_CAP.
-type Mlx5QueryHCACap struct {
-	_      structs.HostLayout
-	Opcode [2]byte
-	_      [4]byte
-	OpMod  [2]byte // twice the page, and a bit
-	_      [8]byte
-}
-
-// Mlx5QueryHCACapOut is the command's answer.
-type Mlx5QueryHCACapOut struct {
-	_ structs.HostLayout
-	Mlx5Refusal
-	_    [8]byte
-	Caps [4096]byte
-}
-
-// Mlx5OpQueryHCACap is the opcode of Mlx5QueryHCACap.
-const Mlx5OpQueryHCACap = 0x100
-
-// Values of Mlx5CreateMKey.
-const (
-	Mlx5OpCreateMKey = 0x200
-	Mlx5MKeyFree     = 1 << 6 // of Flags' first byte
-	Mlx5MKeyRInval   = 1 << 0 // of FlagsPD's first byte
-)
-
-// Mlx5CreateMKeyOut is the command's answer.
-type Mlx5CreateMKeyOut struct {
-	_         structs.HostLayout
-	Status    uint8
-	_         [3]byte
-	Syndrome  [4]byte
-	MKeyIndex [4]byte // in the last three bytes
-	_         [4]byte
-}
-
 // Mlx5CreateCQ is struct mlx5_ib_create_cq.
 type Mlx5CreateCQ struct {
 	_                structs.HostLayout

@@ -3,11 +3,11 @@
 package uverbs
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"syscall"
 
 	"github.com/goverbs/goverbs/sim/internal/fabric"
+	"github.com/goverbs/goverbs/sim/internal/mlx5"
 	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
@@ -20,7 +20,7 @@ const (
 
 // refuse answers a command of the firmware with a status.
 func refuse(r *uapi.Request, out uint16, status uint8) error {
-	uapi.Out(r, out, uapi.Mlx5Refusal{Status: status})
+	uapi.Out(r, out, mlx5.Refusal{Status: status})
 	return syscall.EREMOTEIO
 }
 
@@ -31,23 +31,22 @@ const logMaxPieces = 16
 // createDEVX has the firmware make an object. The only ones that it knows are
 // indirect memory keys.
 func (c *Context) createDEVX(r *uapi.Request) error {
-	in := uapi.In[uapi.Mlx5CreateMKey](r, uapi.AttrMlx5DEVXIn)
-	be := binary.BigEndian
-	if be.Uint16(in.Opcode[:]) != uapi.Mlx5OpCreateMKey {
+	in := uapi.In[mlx5.CreateMKey](r, uapi.AttrMlx5DEVXIn)
+	if in.Opcode.Get() != mlx5.OpCreateMKey {
 		return syscall.EOPNOTSUPP
 	}
-	p := c.pdOf(be.Uint32(in.FlagsPD[:]) & 0xffffff)
-	pieces := be.Uint32(in.Octwords[:])
+	k := &in.Context
+	p, pieces := c.pdOf(k.PD()), k.TranslationsOctwordSize.Get()
 	if p == nil || pieces > 1<<logMaxPieces {
 		return refuse(r, uapi.AttrMlx5DEVXOut, firmwareBadParameter)
 	}
-	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Key: uint32(in.KeyByte[3]), Indirect: true, MaxPieces: int(pieces), IOVA: be.Uint64(in.Start[:]), Len: be.Uint64(in.Len[:]),
-		Free: in.Flags[0]&uapi.Mlx5MKeyFree != 0, MayInvalidate: in.FlagsPD[0]&uapi.Mlx5MKeyRInval != 0}}
+	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Key: uint32(k.Variant()), Indirect: true, MaxPieces: int(pieces), IOVA: k.StartAddr.Get(), Len: k.Len.Get(),
+		Free: k.IsFree(), MayInvalidate: k.MayInvalidate()}}
 	if !c.device.room(kindMR) || c.device.AddMR(m.MR, true) != nil {
 		return refuse(r, uapi.AttrMlx5DEVXOut, firmwareLimit)
 	}
-	var out uapi.Mlx5CreateMKeyOut
-	be.PutUint32(out.MKeyIndex[:], m.Key>>8)
+	var out mlx5.CreateMKeyOut
+	out.MKeyIndex.Set(m.Key >> 8)
 	uapi.Out(r, uapi.AttrMlx5DEVXOut, out)
 	r.SetHandle(uapi.AttrMlx5DEVXHandle, c.add(m))
 	return nil
@@ -73,16 +72,15 @@ func (c *Context) destroyDEVX(r *uapi.Request) error {
 // generalDEVX asks the firmware. The only question that it knows is for the
 // device's capabilities.
 func (c *Context) generalDEVX(r *uapi.Request) error {
-	in := uapi.In[uapi.Mlx5QueryHCACap](r, uapi.AttrMlx5GeneralIn)
-	be := binary.BigEndian
-	if be.Uint16(in.Opcode[:]) != uapi.Mlx5OpQueryHCACap {
+	in := uapi.In[mlx5.QueryHCACap](r, uapi.AttrMlx5GeneralIn)
+	if in.Opcode.Get() != mlx5.OpQueryHCACap {
 		return syscall.EINVAL
 	}
-	caps, ok := c.capabilities(be.Uint16(in.OpMod[:]) >> 1) // the last bit chooses between what can be and what is
+	caps, ok := c.capabilities(in.OpMod.Get() >> 1) // the last bit chooses between what can be and what is
 	if !ok {
 		return refuse(r, uapi.AttrMlx5GeneralOut, firmwareBadParameter)
 	}
-	var out uapi.Mlx5QueryHCACapOut
+	var out mlx5.QueryHCACapOut
 	for _, f := range caps {
 		f.put(out.Caps[:])
 	}
