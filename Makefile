@@ -67,6 +67,7 @@ test-rxe: go ## run the facade's tests on real verbs: a device, or Soft-RoCE in 
 	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(if $(DEVICE),,$(MACHINE))
 	@$(MAKE) -s rdmavm
 	$(RXE) ./rdma/ ./rdma/raw/ ./backends/... ./cmd/rdmainfo/ ./examples/...
+	$(RXE) -run '^(TestMachineHasDevicesToo|TestDisable)$$' ./sim/
 
 test-vm: go ## test the virtual machine's runner itself: panics, hangs, lost guests
 	$(need) "a C compiler and the virtual machine that is tested" $(COMPILER) $(MACHINE)

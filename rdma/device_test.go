@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	_ "github.com/goverbs/goverbs/backends/verbs"
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
 )
@@ -121,7 +122,7 @@ func TestRealGIDTableAgreesWithSysfs(t *testing.T) {
 		for _, p := range info.Ports {
 			// By this variable libibverbs, too, looks elsewhere than in /sys.
 			sys := "/sys"
-			if path := os.Getenv("SYSFS_PATH"); path != "" {
+			if path := capi.Getenv("SYSFS_PATH"); path != "" {
 				sys = path
 			}
 			want, err := rdma.SysfsGIDs(filepath.Join(sys, "class/infiniband", name), p.Number, p.LinkLayer)

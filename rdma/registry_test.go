@@ -403,9 +403,14 @@ func TestSkippedTellsWhyTheLibraryDoesNotListADevice(t *testing.T) {
 // The library can be told to look elsewhere than the kernel shows devices, and
 // what it leaves out is then of that place.
 func TestUnlistedDevicesAreThoseOfTheLibrarysFolder(t *testing.T) {
-	t.Setenv("SYSFS_PATH", t.TempDir())
+	const where = "SYSFS_PATH"
+	before := capi.Getenv(where)
+	t.Cleanup(func() { capi.Setenv(where, before) })
+	if err := capi.Setenv(where, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
 	for file, content := range map[string]string{"infiniband/here0/node_type": "1: CA\n", "infiniband_verbs/uverbs0/ibdev": "here0\n"} {
-		file = filepath.Join(os.Getenv("SYSFS_PATH"), "class", file)
+		file = filepath.Join(capi.Getenv(where), "class", file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/goverbs/goverbs/capi"
 )
 
 // errUnlisted is said of a device that only the kernel knows. The library
@@ -14,7 +16,7 @@ var errUnlisted = errors.New("the kernel has the device, rdma-core does not list
 // systemFolders returns where the library looks for devices: the folder of
 // sysfs's classes, and that of the devices' files if they are any.
 func systemFolders() (sys, dev string) {
-	if path := os.Getenv("SYSFS_PATH"); path != "" { // of devices that are not the kernel's
+	if path := capi.Getenv("SYSFS_PATH"); path != "" { // of devices that are not the kernel's
 		return filepath.Join(path, "class"), ""
 	}
 	return "/sys/class", "/dev/infiniband"

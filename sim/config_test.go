@@ -5,12 +5,12 @@ package sim_test
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -40,7 +40,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 func TestPlacesOfDevices(t *testing.T) {
 	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{{NUMANode: 1, PCIAddress: "10000:e1:00.1"}, {NUMANode: -1}}})
 	for name, want := range map[string][2]string{"sim_mlx5_0": {"1", "10000:e1:00.1"}, "sim_mlx5_1": {"-1", "0000:02:00.0"}} {
-		dir := filepath.Join(os.Getenv("SYSFS_PATH"), "class/infiniband", name, "device")
+		dir := filepath.Join(capi.Getenv("SYSFS_PATH"), "class/infiniband", name, "device")
 		place, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestManyDevices(t *testing.T) {
 	if names := deviceNames(t); len(names) != n {
 		t.Fatalf("%d devices, want %d", len(names), n)
 	}
-	root := filepath.Join(os.Getenv("SYSFS_PATH"), "class/infiniband")
+	root := filepath.Join(capi.Getenv("SYSFS_PATH"), "class/infiniband")
 	seen := make(map[string]string)
 	for i := range n {
 		name := fmt.Sprintf("sim_mlx5_%d", i)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
 )
 
@@ -24,8 +25,8 @@ func Disable() error {
 	}
 	interpose.Disable()
 	h.failed = errDisabled
-	if os.Getenv("SYSFS_PATH") != h.sys() {
+	if capi.Getenv(sysfsPath) != h.sys() {
 		return nil
 	}
-	return os.Unsetenv("SYSFS_PATH")
+	return capi.Setenv(sysfsPath, os.Getenv(sysfsPath))
 }

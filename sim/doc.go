@@ -91,7 +91,8 @@
 // # What it replaces
 //
 // While sim is imported the process sees only emulated devices, whatever the
-// machine has. The import sets SYSFS_PATH in the environment, by which
-// libibverbs finds its devices; programs that the process starts inherit it,
-// and find none unless they import sim themselves.
+// machine has; [Disable] undoes that. Programs that it starts have the machine's,
+// unless they import sim themselves: SYSFS_PATH, by which libibverbs finds its
+// devices, is set for the C libraries of this process alone. (What a program with
+// the shared library of package preload starts inherits both.)
 package sim

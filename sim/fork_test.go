@@ -3,8 +3,10 @@
 package sim_test
 
 import (
+	"os/exec"
 	"testing"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim/internal/interpose/libc"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -22,5 +24,16 @@ func TestChildClosesWhatItInherited(t *testing.T) {
 		if string(a.buf[:1000]) != string(b.buf[:1000]) {
 			t.Errorf("sharing memory %t: what was written is not there", shares)
 		}
+	}
+}
+
+// What this process is told of its devices it tells nobody.
+func TestStartedProgramsHaveTheMachinesDevices(t *testing.T) {
+	const key = "SYSFS_PATH"
+	if capi.Getenv(key) == "" {
+		t.Errorf("libibverbs has no %s", key)
+	}
+	if out, err := exec.CommandContext(t.Context(), "printenv", key).Output(); err == nil {
+		t.Errorf("%s is %s in a program that is started", key, out)
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -85,16 +88,22 @@ func TestDisable(t *testing.T) {
 	if _, err := sim.New(nil); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("New: %v", err)
 	}
-	if path, set := os.LookupEnv("SYSFS_PATH"); set {
+	if path := capi.Getenv("SYSFS_PATH"); path != os.Getenv("SYSFS_PATH") {
 		t.Errorf("SYSFS_PATH is still %s", path)
 	}
+	var names []string
 	var count int32
-	list, err := ibverbs.GetDeviceList(&count)
-	if err != nil { // no library, or no RDMA in this kernel
-		return
+	if list, err := ibverbs.GetDeviceList(&count); err == nil { // there are a library and RDMA in this kernel
+		ibverbs.FreeDeviceList(list)
+		names = deviceNames(t)
 	}
-	defer ibverbs.FreeDeviceList(list)
-	if entries, _ := os.ReadDir("/sys/class/infiniband_verbs"); len(entries) == 0 && count != 0 {
-		t.Errorf("%d devices, and none in sysfs", count)
+	entries, _ := os.ReadDir("/sys/class/infiniband")
+	if len(names) > len(entries) {
+		t.Errorf("there are %q, and in sysfs %v", names, entries)
+	}
+	for _, name := range rdmatest.HostDevices() {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s is not among %q", name, names)
+		}
 	}
 }

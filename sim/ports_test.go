@@ -41,7 +41,7 @@ func TestGIDTablesNameNetworkInterfaces(t *testing.T) {
 				}
 				continue
 			}
-			dir := filepath.Join(os.Getenv("SYSFS_PATH"), "class/infiniband", name)
+			dir := filepath.Join(capi.Getenv("SYSFS_PATH"), "class/infiniband", name)
 			ndev := read(t, dir, "ports", strconv.Itoa(int(e.PortNum)), "gid_attrs/ndevs", strconv.Itoa(int(e.GIDIndex)))
 			if index := read(t, dir, "device/net", ndev, "ifindex"); index != strconv.Itoa(int(e.NDevIfindex)) {
 				t.Errorf("interface %s is number %s, and %d in verbs", ndev, index, e.NDevIfindex)

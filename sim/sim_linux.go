@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -52,11 +51,15 @@ type openDevice struct {
 	fabric *Fabric
 }
 
+// sysfsPath is the variable by which libibverbs finds devices. What is set for it
+// alone, programs that this one starts don't inherit: they have the machine's.
+const sysfsPath = "SYSFS_PATH"
+
 // start tells libibverbs where devices are, and the interposers who answers.
 // The folder itself is made when someone looks for devices.
 func (h *host) start() {
 	h.folder = sysfs.NewProcess()
-	if h.failed = os.Setenv("SYSFS_PATH", h.sys()); h.failed == nil {
+	if h.failed = capi.Setenv(sysfsPath, h.sys()); h.failed == nil {
 		interpose.Install(h)
 	}
 }
