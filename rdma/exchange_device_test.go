@@ -2,10 +2,8 @@ package rdma_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -14,22 +12,6 @@ import (
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
 )
-
-func ExampleExchange() {
-	// A client that has made qp, and lets its peer read buffer.
-	run := func(ctx context.Context, qp *rdma.QP, buffer *rdma.Memory) error {
-		conn, err := net.Dial("tcp", "server:7471")
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		if err := rdma.Exchange(ctx, conn, qp); err != nil {
-			return err
-		}
-		return json.NewEncoder(conn).Encode(buffer.Remote())
-	}
-	fmt.Println(run(context.Background(), nil, nil))
-}
 
 // tcpPair returns both ends of a connection.
 func tcpPair(t *testing.T) (a, b net.Conn) {
@@ -64,7 +46,7 @@ func TestExchangeConnectsQueuePairs(t *testing.T) {
 			ctx := deadline(t)
 			fill(t, a.mem, 3)
 			done := make(chan error, 1)
-			go func() { done <- serve(t, b, connB) }()
+			go func() { done <- receive(t, b, connB) }()
 
 			if err := rdma.Exchange(ctx, connA, a.qp); err != nil {
 				t.Fatal(err)
@@ -90,8 +72,8 @@ func TestExchangeConnectsQueuePairs(t *testing.T) {
 	}
 }
 
-// serve is the side that receives.
-func serve(t *testing.T, s *side, conn net.Conn) error {
+// receive is the side that receives.
+func receive(t *testing.T, s *side, conn net.Conn) error {
 	ctx := deadline(t)
 	recv, err := s.qp.StartRecv(ctx, s.mem.View())
 	if err != nil {
@@ -104,6 +86,32 @@ func serve(t *testing.T, s *side, conn net.Conn) error {
 		return err
 	}
 	return recv.Wait(ctx)
+}
+
+// The example does what it says.
+func TestServerAndClient(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, device, rdmatest.Connections)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	ctx, server, client := deadline(t), openDomain(t, device, nil), openDomain(t, device, nil)
+	type result struct {
+		message string
+		err     error
+	}
+	served := make(chan result, 1)
+	go func() {
+		message, err := serve(ctx, server, listener)
+		served <- result{message, err}
+	}()
+	const message = "hello, server"
+	check(t, dial(ctx, client, listener.Addr().String(), message))
+	if got := <-served; got.message != message || got.err != nil {
+		t.Errorf("the server got %q, %v; want %q", got.message, got.err, message)
+	}
 }
 
 func TestExchangeWithoutQueuePairTellsThePeer(t *testing.T) {
