@@ -3,6 +3,8 @@
 package sim_test
 
 import (
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -21,10 +23,10 @@ import (
 // are 3.6 to 6.5 million 64-byte writes a second, depending on what caches the
 // cores share, by verbs as by package rdma; for 1 MiB 40 GB/s by verbs with 16
 // under way and 18 GB/s by package rdma waiting for each; 1.0 µs to register and
-// deregister a page, and 10 µs to take a queue pair to RTS and destroy it. The
-// device's own part of a 64-byte write, 0.12 µs, is BenchmarkWrite64 of package
-// mlx5. The same in C, on the same devices, is perftest's ib_write_bw and others
-// with package preload's library.
+// deregister a page, 10 µs to take a queue pair to RTS and destroy it, and less
+// than 1 ms for the import. The device's own part of a 64-byte write, 0.12 µs, is
+// BenchmarkWrite64 of package mlx5. The same in C, on the same devices, is
+// perftest's ib_write_bw and others with package preload's library.
 
 // benchPair is pair for a benchmark.
 func benchPair(b *testing.B, depth uint32) (x, y *end) {
@@ -178,6 +180,29 @@ func BenchmarkRegister(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkImport starts a program with the import and one without, and reports
+// as ms/import what the former takes longer.
+func BenchmarkImport(b *testing.B) {
+	dir := b.TempDir()
+	programs := [2]string{filepath.Join(dir, "without"), filepath.Join(dir, "with")}
+	for i, tags := range []string{"-tags=", "-tags=sim"} {
+		if out, err := exec.CommandContext(b.Context(), "go", "build", tags, "-o", programs[i], "./testdata/starting").CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+	}
+	var spent [2]time.Duration
+	for b.Loop() {
+		for i, program := range programs {
+			begin := time.Now()
+			if err := exec.Command(program).Run(); err != nil {
+				b.Fatal(err)
+			}
+			spent[i] += time.Since(begin)
+		}
+	}
+	b.ReportMetric((spent[1]-spent[0]).Seconds()*1000/float64(b.N), "ms/import")
 }
 
 // facade is a connection by package rdma.

@@ -1,0 +1,5 @@
+//go:build sim
+
+package main
+
+import _ "github.com/goverbs/goverbs/sim"
