@@ -52,7 +52,7 @@ test: go ## run every test, on emulated devices where there are no others
 test-foreign: go ## run rdma-core's programs, its test suite and perftest on emulated devices
 	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(PROGRAMS)
 	@$(MAKE) -s preload
-	RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so $(GO) test -count=1 -timeout 10m ./sim/internal/foreign
+	@RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so .ci/test -count=1 ./sim/internal/foreign
 
 SUITE ?= trixie
 THERE = .ci/test -p 1 -count=1 -exec '$(CURDIR)/.ci/debian $(SUITE)'
