@@ -5,34 +5,10 @@ import (
 	"math/bits"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
-)
-
-// Completion queue entries.
-const (
-	EntrySize    = 16
-	EntrySizeExt = 32 // with room for the sender's address and long lengths
-
-	phaseBit       = 1 << 0
-	queueShift     = 1
-	sendQueue      = 1
-	recvQueue      = 2
-	hasImmBit      = 1 << 3
-	opShift        = 4
-	unsolicitedBit = 1 << 7
-)
-
-// Doorbell of a completion queue, one word.
-const (
-	armBit      = 1 << 31
-	armSeqShift = 29
-	armSeqMask  = 3
-
-	// neverRung has bits set that no doorbell has.
-	neverRung = 0x1fff0000
-	noSeq     = armSeqMask + 1
 )
 
 // CQ is a completion queue. Nothing tells the device how much of it was taken
@@ -83,34 +59,31 @@ type entry struct {
 
 // put writes the next entry.
 func (c *CQ) put(e *entry) {
-	le := binary.LittleEndian
-	var b [EntrySizeExt]byte
-	le.PutUint16(b[0:], e.request)
-	b[2] = e.status
-	b[3] = e.queue<<queueShift | e.op<<opShift
-	le.PutUint16(b[4:], e.qpn)
-	le.PutUint16(b[6:], uint16(e.length))
+	w := rxCDescEx{rxCDesc: rxCDesc{status: e.status, flags: e.queue<<queueShift | e.op<<opShift}}
+	w.reqID.set(e.request)
+	w.qpNum.set(e.qpn)
+	w.length.set(uint16(e.length))
 	if e.queue == recvQueue {
-		le.PutUint16(b[8:], e.handle)
-		le.PutUint16(b[10:], e.srcQPN)
+		w.ah.set(e.handle)
+		w.srcQPNum.set(e.srcQPN)
 		if e.hasImm {
-			b[3] |= hasImmBit
-			le.PutUint32(b[12:], binary.BigEndian.Uint32(e.imm[:]))
+			w.flags |= hasImmBit
+			w.imm.set(binary.BigEndian.Uint32(e.imm[:]))
 		}
 		if e.unsolicited {
-			b[3] |= unsolicitedBit
+			w.flags |= unsolicitedBit
 		}
-		// The rest is either, depending on the operation.
 		switch {
 		case e.op == opWrite:
-			le.PutUint16(b[16:], uint16(e.length>>16))
+			w.lengthHi().set(uint16(e.length >> 16))
 		case c.Source && e.handle == UnknownHandle:
-			copy(b[16:], e.source[:])
+			w.tail = e.source
 		}
 	}
 	if c.produced>>c.log&1 == 0 {
-		b[3] |= phaseBit
+		w.flags |= phaseBit
 	}
+	b := (*[EntrySizeExt]byte)(unsafe.Pointer(&w))
 	slot := c.buf + dma.Addr(int(c.produced&(1<<c.log-1))*c.stride)
 	copy(slot.Bytes(c.stride)[4:], b[4:])
 	// The phase bit makes the entry visible, with all before it.

@@ -11,41 +11,8 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
 
-// Send queue elements: half of one describes the request, the other half is
-// data or names buffers.
-const (
-	SendSize   = 64
-	metaSize   = 32
-	InlineSize = SendSize - metaSize // of data
-	bufSize    = 16
-	MaxSendSGE = InlineSize / bufSize
-
-	opSend  = 0
-	opRead  = 1
-	opWrite = 2
-	opMask  = 0xf
-
-	immFlag   = 1 << 4 // of the first control byte
-	inline    = 1 << 5
-	extension = 1 << 6
-	isMeta    = 1 << 7
-
-	phase    = 1 << 0 // of the second
-	first    = 1 << 2
-	last     = 1 << 3
-	complete = 1 << 4
-	unused   = 0xff &^ (phase | first | last | complete)
-
-	keyMask = 1<<24 - 1
-)
-
-// Receive queue descriptors, one for each buffer.
-const (
-	RecvSize  = 16
-	recvFirst = 1 << 30
-	recvLast  = 1 << 31
-	maxPieces = 32
-)
+// maxPieces is how many buffers a receive request has at most.
+const maxPieces = 32
 
 // maxQueue is how long queues can be, whose counters have 16 bits.
 const maxQueue = 1 << 15
@@ -102,16 +69,14 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	if posted == q.sent {
 		return false
 	}
-	var wqe [SendSize]byte
 	at := q.cfg.SendRing + dma.Addr(int(q.sent%q.depth)*SendSize)
-	copy(wqe[:], at.Bytes(SendSize))
+	wqe := *dma.At[txWQE](at)
 	at.Evict(SendSize)
 	pass := uint8(q.sent/q.depth) & 1
 	if q.anyPhase {
-		q.anyPhase, q.firstPass = false, wqe[3]&phase
+		q.anyPhase, q.firstPass = false, wqe.ctrl2&phase
 	}
-	le := binary.LittleEndian
-	*r = fabric.Request{SGL: r.SGL[:0], Index: le.Uint16(wqe[0:])}
+	*r = fabric.Request{SGL: r.SGL[:0], Index: wqe.reqID.get()}
 	problem := func(what string, code uint8) bool {
 		r.Op, r.Problem, r.Vendor, r.Signaled = fabric.OpInvalid, what, code, true
 		return true
@@ -121,7 +86,7 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 		return problem("doorbell", statusInternal)
 	}
 	q.sent++
-	c1, c2 := wqe[2], wqe[3]
+	c1, c2 := wqe.ctrl1, wqe.ctrl2
 	switch {
 	case c2&phase != pass^q.firstPass:
 		return problem("phase", statusInternal)
@@ -130,19 +95,17 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	}
 	r.Opcode = c1 & opMask
 	r.Signaled = c2&complete != 0
-	r.QPN = uint32(le.Uint16(wqe[4:]))
-	r.QKey = le.Uint32(wqe[16:])
+	r.QPN, r.QKey = uint32(wqe.destQPNum.get()), wqe.qkey.get()
 	if c1&immFlag != 0 {
 		r.HasImm = true
-		binary.BigEndian.PutUint32(r.Imm[:], le.Uint32(wqe[8:]))
+		binary.BigEndian.PutUint32(r.Imm[:], wqe.immediateData.get())
 	}
-	h := q.Handles.lookup(q.Fabric.PD, le.Uint16(wqe[12:]))
+	h := q.Handles.lookup(q.Fabric.PD, wqe.ah.get())
 	if h == nil {
 		return problem("address handle", statusInvalidAH)
 	}
 	r.To = fabric.Address{Global: true, GID: h.gid}
-	n := int(le.Uint16(wqe[6:]))
-	body := wqe[metaSize:]
+	n := int(wqe.length.get())
 	switch {
 	case r.Opcode == opSend:
 		r.Op = fabric.OpSend
@@ -150,14 +113,14 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 			if n > InlineSize {
 				return problem("inline data too long", statusLocalLength)
 			}
-			q.addInline(r, body[:n])
+			q.addInline(r, wqe.data[:n])
 			return true
 		}
 		if n > MaxSendSGE {
 			return problem("buffers", statusInternal)
 		}
-		for i := range n {
-			if !addBuffer(r, body[i*bufSize:]) {
+		for _, b := range wqe.sgl()[:n] {
+			if !addBuffer(r, b) {
 				return problem("key", statusInternal)
 			}
 		}
@@ -169,24 +132,23 @@ func (q *QP) NextSend(r *fabric.Request) bool {
 	default:
 		return problem("operation", statusUnsupportedOp)
 	}
-	r.RKey = le.Uint32(body[4:])
-	r.RemoteAddr = le.Uint64(body[8:])
+	rdma := wqe.rdma()
+	r.RKey, r.RemoteAddr = rdma.remoteMem.rkey.get(), rdma.remoteMem.bufAddr.get()
 	switch {
 	case n > 1:
 		return problem("buffers", statusInternal)
-	case n == 1 && !addBuffer(r, body[bufSize:]):
+	case n == 1 && !addBuffer(r, rdma.localMem):
 		return problem("key", statusInternal)
-	case r.Length != uint64(le.Uint32(body)):
+	case r.Length != uint64(rdma.remoteMem.length.get()):
 		return problem("lengths", statusLocalLength)
 	}
 	return true
 }
 
 // addBuffer adds a buffer of the program's. It reports whether the key is one.
-func addBuffer(r *fabric.Request, b []byte) bool {
-	le := binary.LittleEndian
-	n, key := uint64(le.Uint32(b)), le.Uint32(b[4:])
-	r.SGL = append(r.SGL, fabric.SGE{Addr: le.Uint64(b[8:]), Len: n, LKey: key})
+func addBuffer(r *fabric.Request, b txBufDesc) bool {
+	n, key := uint64(b.length.get()), b.lkey.get()
+	r.SGL = append(r.SGL, fabric.SGE{Addr: b.bufAddr.get(), Len: n, LKey: key})
 	r.Length += n
 	return key&^keyMask == 0
 }
@@ -231,17 +193,16 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 	if posted == q.received {
 		return false
 	}
-	le := binary.LittleEndian
 	for i := 0; q.received != posted && i < maxPieces; i++ {
-		d := (q.cfg.RecvRing + dma.Addr(int(q.received%q.descs)*RecvSize)).Bytes(RecvSize)
-		key := le.Uint32(d[12:])
+		d := dma.At[rxDesc](q.cfg.RecvRing + dma.Addr(int(q.received%q.descs)*RecvSize))
+		key := d.lkeyCtrl.get()
 		if i == 0 {
-			r.Index = le.Uint16(d[8:])
+			r.Index = d.reqID.get()
 		} else if key&recvFirst != 0 {
 			break // the next request's, though this one did not end
 		}
 		q.received++
-		r.SGL = append(r.SGL, fabric.SGE{Addr: le.Uint64(d), Len: uint64(le.Uint16(d[10:])), LKey: key & keyMask})
+		r.SGL = append(r.SGL, fabric.SGE{Addr: d.bufAddr.get(), Len: uint64(d.length.get()), LKey: key & keyMask})
 		if key&recvLast != 0 {
 			break
 		}
