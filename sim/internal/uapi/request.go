@@ -44,6 +44,13 @@ const (
 type Request struct {
 	Object, Method uint16
 	attrs          []attr
+	answers        []answer
+}
+
+// answer is one that is to be written.
+type answer struct {
+	to    *attr
+	value []byte
 }
 
 // ParseRequest reads the request at address p, which must be readable for
@@ -100,7 +107,11 @@ func (a *attr) pointee() []byte {
 	if a.Data == 0 || a.Len == 0 {
 		return nil
 	}
-	return dma.Addr(a.Data).Bytes(int(a.Len))
+	at := dma.Addr(a.Data)
+	if end := at + dma.Addr(a.Len); end < at {
+		panic(&dma.FaultError{Addr: end}) // nothing reaches around the end of all addresses
+	}
+	return at.Bytes(int(a.Len))
 }
 
 // In returns the input structure that the attribute carries. A shorter one,
@@ -112,21 +123,28 @@ func In[T any](r *Request, id uint16) (v T) {
 	return v
 }
 
-// Out writes v as the attribute's answer: as much of it as the caller has room
-// for, and zeros beyond its end. A caller that did not ask gets nothing.
+// Out makes v the attribute's answer: as much of it as the caller has room for, and
+// zeros beyond its end. A caller that did not ask gets nothing.
 func Out[T any](r *Request, id uint16, v T) {
 	OutBytes(r, id, unsafe.Slice((*byte)(unsafe.Pointer(&v)), int(unsafe.Sizeof(v))))
 }
 
 // OutBytes is Out for bytes of a length known at run time.
 func OutBytes(r *Request, id uint16, v []byte) {
-	a := r.find(id)
-	if a == nil {
-		return
+	if a := r.find(id); a != nil {
+		r.answers = append(r.answers, answer{a, v})
 	}
-	room := a.pointee()
-	clear(room[copy(room, v):])
-	a.Flags |= flagValidOutput
+}
+
+// Answer writes the answers. They wait for it, since where they go there may be no
+// memory, and what is answered then is done.
+func (r *Request) Answer() {
+	for _, a := range r.answers {
+		room := a.to.pointee()
+		clear(room[copy(room, a.value):])
+		a.to.Flags |= flagValidOutput
+	}
+	r.answers = nil
 }
 
 // Uint returns an integer attribute of up to 8 bytes, 0 if absent.

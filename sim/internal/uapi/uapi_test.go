@@ -96,6 +96,10 @@ func TestAttributes(t *testing.T) {
 		t.Error("an attribute that is not there has a value")
 	}
 	Out(&r, 3, [2]uint32{1, 2})
+	if out[0] != 7 {
+		t.Error("the answer comes before all is done")
+	}
+	r.Answer()
 	if out != [4]uint32{1, 2, 0, 0} {
 		t.Errorf("answer is %v, want it filled up with zeros", out)
 	}

@@ -59,7 +59,14 @@ func pinPages(in *uapi.RegMR) error {
 		return syscall.ENOMEM
 	}
 	write := access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0
-	if dma.Touch(dma.Addr(first), n, write) != nil {
+	return there(dma.Addr(first), n, write)
+}
+
+// there checks that n bytes of the program's are memory that can be read and, if
+// write is set, written.
+func there(at dma.Addr, n uint64, write bool) error {
+	first := at &^ (pageSize - 1)
+	if at+dma.Addr(n) < at || dma.Touch(first, uint64(at-first)+n, write) != nil {
 		return syscall.EFAULT
 	}
 	return nil
@@ -240,9 +247,7 @@ func prefetch(m *fabric.MR, s *uapi.SGE, advice uint64) bool {
 	if advice == advicePrefetchNoFault || n == 0 {
 		return true
 	}
-	start := m.Addr + dma.Addr(off)
-	first := start &^ (pageSize - 1)
-	return dma.Touch(first, uint64(start-first)+n, m.Access&fabric.LocalWrite != 0) == nil
+	return there(m.Addr+dma.Addr(off), n, m.Access&fabric.LocalWrite != 0) == nil
 }
 
 func (c *Context) queryMR(r *uapi.Request) error {

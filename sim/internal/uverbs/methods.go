@@ -59,6 +59,7 @@ func (c *Context) ioctl(at unsafe.Pointer) error {
 	if !c.device.room(h.makes) {
 		return syscall.ENOMEM
 	}
+	defer r.Answer()
 	return h.call(c, &r)
 }
 

@@ -87,10 +87,30 @@ func (Mlx5) ah(c *Context, r *uapi.Request, _ *fabric.PD, a *uapi.AHAttr) (func(
 
 func (Mlx5) access(fabric.Access) error { return nil }
 
+// Sizes, in bytes, of what the library hands over.
+const (
+	recordSize = 8 // of a doorbell record
+	sendBlock  = 64
+	maxCQESize = 128
+)
+
+// queueThere checks the memory of a queue that the library hands over, and that of
+// its doorbell record.
+func queueThere(buf, size uint64, write bool, record uint64) error {
+	if err := there(dma.Addr(buf), size, write); err != nil {
+		return err
+	}
+	return there(dma.Addr(record), recordSize, true)
+}
+
 func (Mlx5) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, failed func()) error {
 	in := uapi.In[uapi.Mlx5CreateCQ](r, uapi.AttrUHWIn)
 	// The library asks for one less than the power of two that it has.
-	m, err := mlx5.NewCQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), entries+1, int(in.CQESize))
+	n := entries + 1
+	if err := queueThere(in.BufAddr, uint64(n)*uint64(min(in.CQESize, maxCQESize)), true, in.DBAddr); err != nil {
+		return err
+	}
+	m, err := mlx5.NewCQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), n, int(in.CQESize))
 	if err != nil {
 		return err
 	}
@@ -104,6 +124,9 @@ func (Mlx5) createCQ(c *Context, r *uapi.Request, q *cq, entries int, notify, fa
 // resize moves a completion queue to another buffer.
 func (q *cq) resize(r *uapi.Request, entries int) error {
 	in := uapi.In[uapi.Mlx5ResizeCQ](r, uapi.AttrUHWIn)
+	if err := there(dma.Addr(in.BufAddr), uint64(entries+1)*uint64(min(in.CQESize, maxCQESize)), true); err != nil {
+		return err
+	}
 	return q.Poller.(*mlx5.CQ).Resize(dma.Addr(in.BufAddr), entries+1, int(in.CQESize))
 }
 
@@ -111,6 +134,9 @@ func (q *cq) resize(r *uapi.Request, entries int) error {
 func (s *srq) begin(c *Context, r *uapi.Request) (err error) {
 	in := uapi.In[uapi.Mlx5CreateSRQ](r, uapi.AttrUHWIn)
 	if s.SRQ, err = mlx5.NewSRQ(dma.Addr(in.BufAddr), dma.Addr(in.DBAddr), int(s.maxWR), int(s.maxSGE)); err != nil {
+		return err
+	}
+	if err := queueThere(in.BufAddr, s.SRQ.Size(), false, in.DBAddr); err != nil {
 		return err
 	}
 	if s.completions != nil {
@@ -181,6 +207,11 @@ func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, share
 	})
 	if err != nil {
 		return err
+	}
+	if size := in.SQWQECount*sendBlock + in.RQWQECount<<in.RQWQEShift; size != 0 {
+		if err := queueThere(in.BufAddr, uint64(size), false, in.DBAddr); err != nil {
+			return err
+		}
 	}
 	m.Fabric = q.QP
 	if send != nil {
