@@ -252,12 +252,32 @@ func TestModifyRefusesWhatTheKernelRefuses(t *testing.T) {
 	refuse("RTS without timeouts", ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_SQ_PSN, nil)
 }
 
+// What something needs can't be ended, and goes on working.
 func TestObjectsInUseAreBusy(t *testing.T) {
 	newFabric(t, nil)
-	n := openNode(t, "sim_mlx5_0")
-	if err := ibverbs.DeallocPD(n.pd); !errors.Is(err, syscall.EBUSY) {
-		t.Errorf("a domain with a region: %v, want EBUSY", err)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	channel, srq := nb.createChannel(), nb.createSRQ(8)
+	a, b := na.newEnd(endConfig{}), nb.newEnd(endConfig{channel: channel, srq: srq})
+	connect(a, b)
+	for what, err := range map[string]error{
+		"a domain with a region":             ibverbs.DeallocPD(nb.pd),
+		"a completion queue of a queue pair": ibverbs.DestroyCQ(b.rcq),
+		"another":                            ibverbs.DestroyCQ(b.scq),
+		"a shared queue of a queue pair":     ibverbs.DestroySRQ(srq),
+		"a channel with completion queues":   ibverbs.DestroyCompChannel(channel),
+	} {
+		if !errors.Is(err, syscall.EBUSY) {
+			t.Errorf("%s: %v, want EBUSY", what, err)
+		}
 	}
+	arm(t, b.rcq, 0)
+	nb.postSRQ(srq, nb.mr, 1, piece{0, 8})
+	a.post(request{id: 2, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
+	a.waitSend(2, ibverbs.IBV_WC_SUCCESS)
+	if got := nb.cqEvent(channel, true); got != b.rcq {
+		t.Error("the event is another queue's")
+	}
+	b.waitRecv(1, ibverbs.IBV_WC_SUCCESS)
 }
 
 func TestRegistrationChecksTheMemory(t *testing.T) {
