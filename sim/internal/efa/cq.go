@@ -25,7 +25,7 @@ type CQ struct {
 
 	fired     uint32 // the arming that was answered last, by its sequence number
 	armed     uint32 // the one that waits
-	announced uint16 // what was produced when an event was fired last
+	announced uint32 // what was produced when an event was fired last
 	consumer  uint16 // as the doorbell said last
 	doubt     time.Time
 }
@@ -128,12 +128,7 @@ func (c *CQ) Poll() int {
 		c.doubt = time.Now()
 	}
 	if seq == c.armed {
-		// An arming made before polling names entries that an event has announced
-		// already; those don't make another.
-		if ahead := c.announced - consumer; ahead != 0 && ahead < 1<<15 {
-			consumer = c.announced
-		}
-		if uint16(c.produced) == consumer {
+		if c.produced&counterMask == fabric.Seen(uint32(consumer), c.announced, counterBits) {
 			return 0
 		}
 		return c.fire(seq)
@@ -149,7 +144,7 @@ func (c *CQ) Poll() int {
 }
 
 func (c *CQ) fire(seq uint32) int {
-	c.fired, c.armed, c.announced, c.doubt = seq, noSeq, uint16(c.produced), time.Time{}
+	c.fired, c.armed, c.announced, c.doubt = seq, noSeq, c.produced&counterMask, time.Time{}
 	c.Notify()
 	return 1
 }

@@ -494,11 +494,11 @@ func TestHandles(t *testing.T) {
 		t.Error("a handle is found where it is not, or not where it is")
 	}
 	h.Remove(a)
-	if h.of(x, fabric.GID{1}) != a || h.lookup(x, a) == nil {
+	if h.of(x, fabric.GID{1}).shown() != a || h.lookup(x, a) == nil {
 		t.Error("the handle went while it was used")
 	}
 	h.Remove(a)
-	if h.of(x, fabric.GID{1}) != UnknownHandle || h.lookup(x, a) != nil || h.of(x, fabric.GID{2}) != b || !h.knows(fabric.GID{1}) {
+	if h.of(x, fabric.GID{1}).shown() != UnknownHandle || h.lookup(x, a) != nil || h.of(x, fabric.GID{2}).shown() != b || !h.knows(fabric.GID{1}) {
 		t.Error("the wrong handles are left")
 	}
 	h.Remove(c)

@@ -11,7 +11,7 @@ import (
 // has none.
 type Handles struct {
 	byNumber []*handle
-	byPeer   map[peer]uint16
+	byPeer   map[peer]*handle
 	known    map[fabric.GID]int // how many handles a peer has
 	free     []uint16
 }
@@ -23,6 +23,7 @@ type peer struct {
 
 type handle struct {
 	peer
+	number    uint16
 	users     int
 	responded bool // the peer is known to be there
 }
@@ -34,19 +35,21 @@ const UnknownHandle = 0xffff
 // Remove.
 func (t *Handles) Add(pd *fabric.PD, gid fabric.GID) (uint16, error) {
 	p := peer{pd, gid}
-	n, ok := t.byPeer[p]
-	if !ok {
-		if n, ok = t.number(); !ok {
+	h := t.byPeer[p]
+	if h == nil {
+		n, ok := t.number()
+		if !ok {
 			return 0, syscall.ENOMEM
 		}
 		if t.byPeer == nil {
-			t.byPeer, t.known = make(map[peer]uint16), make(map[fabric.GID]int)
+			t.byPeer, t.known = make(map[peer]*handle), make(map[fabric.GID]int)
 		}
-		t.byNumber[n], t.byPeer[p] = &handle{peer: p}, n
+		h = &handle{peer: p, number: n}
+		t.byNumber[n], t.byPeer[p] = h, h
 		t.known[gid]++
 	}
-	t.byNumber[n].users++
-	return n, nil
+	h.users++
+	return h.number, nil
 }
 
 // number returns one that is free, if there is one.
@@ -87,12 +90,15 @@ func (t *Handles) lookup(pd *fabric.PD, number uint16) *handle {
 	return nil
 }
 
-// of returns the number of a peer's handle.
-func (t *Handles) of(pd *fabric.PD, gid fabric.GID) uint16 {
-	if n, ok := t.byPeer[peer{pd, gid}]; ok {
-		return n
+// of returns a peer's handle, nil if the protection domain has none.
+func (t *Handles) of(pd *fabric.PD, gid fabric.GID) *handle { return t.byPeer[peer{pd, gid}] }
+
+// shown returns the number that completions show.
+func (h *handle) shown() uint16 {
+	if h == nil {
+		return UnknownHandle
 	}
-	return UnknownHandle
+	return h.number
 }
 
 // knows reports whether a peer has a handle in any protection domain.

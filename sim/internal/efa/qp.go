@@ -165,7 +165,7 @@ func (q *QP) addInline(r *fabric.Request, data []byte) {
 
 // CompleteSend implements fabric.Queues.
 func (q *QP) CompleteSend(r *fabric.Request, st fabric.Status) {
-	h := q.Handles.lookup(q.Fabric.PD, q.Handles.of(q.Fabric.PD, r.To.GID))
+	h := q.Handles.of(q.Fabric.PD, r.To.GID)
 	code := cmp.Or(r.Vendor, statusOf(st))
 	switch {
 	case h == nil: // the program ended it
@@ -213,7 +213,7 @@ func (q *QP) NextRecv(r *fabric.Receive) bool {
 // CompleteRecv implements fabric.Queues.
 func (q *QP) CompleteRecv(r *fabric.Receive, a fabric.Arrival) {
 	e := entry{queue: recvQueue, request: r.Index, status: cmp.Or(a.Vendor, statusOf(a.Status)), qpn: uint16(q.Fabric.Num), length: uint32(a.Length),
-		handle: q.Handles.of(q.Fabric.PD, a.Source), source: a.Source, srcQPN: uint16(a.SourceQPN), hasImm: a.HasImm, imm: a.Imm, unsolicited: a.Unsolicited}
+		handle: q.Handles.of(q.Fabric.PD, a.Source).shown(), source: a.Source, srcQPN: uint16(a.SourceQPN), hasImm: a.HasImm, imm: a.Imm, unsolicited: a.Unsolicited}
 	if a.Op == fabric.OpWrite {
 		e.op = opWrite
 	}

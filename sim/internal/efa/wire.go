@@ -137,6 +137,9 @@ const (
 
 // Doorbell of a completion queue, one word.
 const (
+	counterBits = 16 // of entries that were taken
+	counterMask = 1<<counterBits - 1
+
 	armBit      = 1 << 31
 	armSeqShift = 29
 	armSeqMask  = 3

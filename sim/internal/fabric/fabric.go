@@ -86,6 +86,16 @@ const (
 // such as a completion queue's arming. It returns how much it did.
 type Poller interface{ Poll() int }
 
+// Seen returns how many entries of a completion queue a program knows of that
+// asks for an event about others: those it took or, as it may ask before it takes
+// any, those that an event has announced already. Counters have that many bits.
+func Seen(taken, announced uint32, bits uint) uint32 {
+	if int32((announced-taken)<<(32-bits)) > 0 {
+		return announced
+	}
+	return taken
+}
+
 // New makes a fabric of devices.
 func New(devices ...*Device) *Fabric {
 	f := &Fabric{Patience: 10 * time.Second, start: time.Now(), devices: devices}

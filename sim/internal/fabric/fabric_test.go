@@ -315,3 +315,23 @@ func TestEngineWatchesQueuesInErrorForReceives(t *testing.T) {
 		t.Error("sleeps for good though a receive rings no bell")
 	}
 }
+
+func TestSeenCountsAroundTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		taken, announced uint32
+		bits             uint
+		want             uint32
+	}{
+		{5, 3, 24, 5},
+		{3, 5, 24, 5},
+		{5, 5, 24, 5},
+		{1<<24 - 1, 2, 24, 2},
+		{2, 1<<24 - 1, 24, 2},
+		{1<<16 - 1, 2, 16, 2},
+		{2, 1<<16 - 1, 16, 2},
+	} {
+		if got := Seen(c.taken, c.announced, c.bits); got != c.want {
+			t.Errorf("%d taken, %d announced: %d, want %d", c.taken, c.announced, got, c.want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
+	"github.com/goverbs/goverbs/sim/internal/fabric"
 )
 
 // CQ is a completion queue in a program's memory.
@@ -188,12 +189,7 @@ func (c *CQ) poll() int {
 		return 0
 	}
 	produced := c.produced & consumerMask
-	// An arming made before polling names entries that an event has announced
-	// already; those don't make another.
-	if ahead := (c.announced - ci) & consumerMask; ahead != 0 && ahead < consumerAhead {
-		ci = c.announced
-	}
-	if produced == ci || arm&armSolicited != 0 && !c.solicited {
+	if produced == fabric.Seen(ci, c.announced, consumerBits) || arm&armSolicited != 0 && !c.solicited {
 		return 0
 	}
 	c.fired, c.announced, c.solicited = seq, produced, false

@@ -59,11 +59,11 @@ const (
 	cqConsumer = 0 // how many entries were taken, 24 bits
 	cqArm      = 4 // sequence number << 28 | solicited only << 24 | consumer index
 
-	armSeqShift   = 28
-	armSeqMask    = 3
-	armSolicited  = 1 << 24
-	consumerMask  = 1<<24 - 1
-	consumerAhead = 1 << 23 // of two counters the one less than this before the other is ahead
+	consumerBits = 24
+	consumerMask = 1<<consumerBits - 1
+	armSolicited = 1 << 24
+	armSeqShift  = 28
+	armSeqMask   = 3
 
 	// neverArmed can't be an arming: its command bits are not defined. Written at
 	// creation it makes a first arming of sequence 0 at index 0 visible.
