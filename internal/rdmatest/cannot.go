@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/capi"
 )
 
 // A Feature is something that verbs define and not every device does.
@@ -83,7 +85,7 @@ func Needs(tb testing.TB, device string, f Feature) {
 // name may tell of a bus rather than of a driver, and else from the name as in
 // rxe0 or sim_efa_0.
 func driverOf(device string) string {
-	sysfs := cmp.Or(os.Getenv("SYSFS_PATH"), "/sys")
+	sysfs := cmp.Or(capi.Getenv("SYSFS_PATH"), "/sys")
 	if driver, err := os.Readlink(filepath.Join(sysfs, "class/infiniband", device, "device/driver")); err == nil {
 		return strings.TrimSuffix(filepath.Base(driver), "_core")
 	}
