@@ -129,7 +129,7 @@ const (
 
 // rcTransitions are those of a reliable connection: InfiniBand specification,
 // volume 1, table 91, and ibv_modify_qp(3). From every state one can go to
-// RESET and ERR.
+// RESET, and from every other to ERR.
 var rcTransitions = map[[2]QPState]transition{
 	{QPReset, QPInit}: {required: initAttrs},
 	{QPInit, QPInit}:  {optional: initAttrs},
@@ -154,7 +154,7 @@ var rcTransitions = map[[2]QPState]transition{
 // state to the other, nil if nothing is.
 func checkTransition(from, to QPState, mask QPAttrMask) error {
 	var t transition
-	if to != QPReset && to != QPErr {
+	if to != QPReset && (to != QPErr || from == QPReset) {
 		var ok bool
 		if t, ok = rcTransitions[[2]QPState{from, to}]; !ok {
 			return fmt.Errorf("a reliable connection cannot go from %s to %s", from, to)

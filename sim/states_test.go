@@ -3,8 +3,12 @@
 package sim_test
 
 import (
+	"errors"
+	"net/netip"
+	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -121,4 +125,103 @@ func (e *end) draining() bool {
 		e.t.Fatal(err)
 	}
 	return attr.SQDraining != 0
+}
+
+// What the kernel's tables do not have.
+func TestStatesThatLeadNowhere(t *testing.T) {
+	newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	refused := func(what string, e *end, to ibverbs.QPState) {
+		t.Helper()
+		before := e.state()
+		if err := e.modify(to, 0); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s from %v to %v: %v, want EINVAL", what, before, to, err)
+		}
+		if after := e.state(); after != before {
+			t.Errorf("%s was in %v and is in %v", what, before, after)
+		}
+	}
+	for _, typ := range []ibverbs.QPType{ibverbs.IBV_QPT_RC, ibverbs.IBV_QPT_UC, ibverbs.IBV_QPT_UD} {
+		e := na.newEnd(endConfig{typ: typ})
+		refused(typ.String(), e, ibverbs.IBV_QPS_ERR)
+		if err := e.modify(ibverbs.IBV_QPS_RESET, 0); err != nil {
+			t.Errorf("%v from RESET to RESET: %v", typ, err)
+		}
+	}
+	dct := nb.newDCT(nb.createCQ(16, nil), 0)
+	refused("a DC target", dct.end, ibverbs.IBV_QPS_ERR)
+	refused("a DC target", dct.end, ibverbs.IBV_QPS_RESET)
+	dci := na.newDCI()
+	for _, to := range []ibverbs.QPState{ibverbs.IBV_QPS_ERR, ibverbs.IBV_QPS_RESET} {
+		if err := dci.modify(to, 0); err != nil {
+			t.Errorf("a DC initiator to %v: %v", to, err)
+		}
+	}
+	refused("a DC initiator", dci.end, ibverbs.IBV_QPS_ERR)
+}
+
+// What breaks before it has a port answers nobody.
+func TestQueuePairsBreakBeforeTheyHaveAPort(t *testing.T) {
+	f := newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	d, err := f.Device("sim_mlx5_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := na.newEnd(endConfig{}), nb.newEnd(endConfig{})
+	a.toRTR(b)
+	a.toRTS()
+	if err := d.FailQP(ibverbs.QPNum(b.qp)); err != nil {
+		t.Fatal(err)
+	}
+	a.post(request{id: 1, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
+	a.waitSend(1, ibverbs.IBV_WC_RETRY_EXC_ERR)
+	if err := b.modify(ibverbs.IBV_QPS_RESET, 0); err != nil {
+		t.Errorf("back to RESET: %v", err)
+	}
+}
+
+// Indices are of the port's tables, also when only the port changes.
+func TestIndicesAreOfThePort(t *testing.T) {
+	short := func(addr string) sim.PortConfig {
+		return sim.PortConfig{GIDs: []sim.GIDEntry{{Addr: netip.MustParseAddr(addr), Type: sim.RoCEv1}}}
+	}
+	long := sim.PortConfig{PKeys: []uint16{0xffff, 0xffff}, GIDs: []sim.GIDEntry{
+		{Addr: netip.MustParseAddr("10.0.0.2"), Type: sim.RoCEv2}, {Addr: netip.MustParseAddr("10.0.0.3"), Type: sim.RoCEv2}}}
+	newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{
+		{Ports: []sim.PortConfig{long, short("10.0.0.1")}}, {Ports: []sim.PortConfig{short("10.0.0.4")}}}})
+	a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+	a.attr.PortNum, a.attr.PKeyIndex = 1, 1
+	if err := a.modify(ibverbs.IBV_QPS_INIT, rcInit); err != nil {
+		t.Fatal(err)
+	}
+	to := func(port uint8, state ibverbs.QPState) error {
+		a.attr.PortNum = port
+		return a.modify(state, ibverbs.IBV_QP_PORT)
+	}
+	if err := to(2, ibverbs.IBV_QPS_INIT); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("a port without P_Key 1: %v, want EINVAL", err)
+	}
+	a.attr.PKeyIndex = 0
+	path := ibverbs.AHAttr{IsGlobal: 1, GRH: ibverbs.GlobalRoute{DGID: b.gidAt(place{1, 0}), HopLimit: 64}}
+	a.connectOver(place{1, 1}, b, path)
+	if err := a.modify(ibverbs.IBV_QPS_SQD, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := to(2, ibverbs.IBV_QPS_SQD); !errors.Is(err, syscall.ENODATA) {
+		t.Errorf("a port without GID 1: %v, want ENODATA", err)
+	}
+	// The protocol is that of the new port's GID.
+	a.attr.AHAttr.GRH.SGIDIndex = 0
+	if err := a.modify(ibverbs.IBV_QPS_SQD, ibverbs.IBV_QP_AV); err != nil {
+		t.Fatal(err)
+	}
+	if err := to(2, ibverbs.IBV_QPS_SQD); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.modify(ibverbs.IBV_QPS_RTS, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.connectOver(place{1, 0}, a, ibverbs.AHAttr{IsGlobal: 1, GRH: ibverbs.GlobalRoute{DGID: a.gidAt(place{2, 0}), HopLimit: 64}})
+	checkWrite(t, a, b, true)
 }

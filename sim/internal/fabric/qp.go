@@ -112,14 +112,18 @@ func (q *QP) Modify(next *Attr, state State, mask Mask) error {
 	if !allowed(q.Type, from, state, mask) {
 		return syscall.EINVAL
 	}
-	if err := q.check(next, mask); err != nil {
+	attr := q.Attr
+	attr.set(next, mask)
+	if err := attr.check(q.Device, mask); err != nil {
 		return err
 	}
-	q.apply(next, mask)
+	if q.Attr = attr; mask&(MaskAV|MaskPort) != 0 {
+		q.route.port = nil
+	}
 	if mask&MaskState != 0 {
 		q.enter(state)
 		if state != from {
-			q.tellDrained = state == StateSQD && mask&MaskEnSQDAsyncNotify != 0 && next.NotifyDrained
+			q.tellDrained = state == StateSQD && attr.NotifyDrained
 		}
 		q.drained()
 	}
@@ -127,70 +131,86 @@ func (q *QP) Modify(next *Attr, state State, mask Mask) error {
 	return nil
 }
 
-func (q *QP) check(a *Attr, mask Mask) error {
-	port := q.Device.Port(q.Attr.Port)
-	if mask&MaskPort != 0 {
-		if port = q.Device.Port(a.Port); port == nil {
+// check refuses what the device can't do, and finds the protocol of a path that
+// mask says is new.
+func (a *Attr) check(d *Device, mask Mask) error {
+	port := d.Port(a.Port)
+	if port == nil {
+		if mask&MaskPort != 0 {
 			return syscall.EINVAL
 		}
+		return nil // it has none in RESET, where nothing else can be set
 	}
-	max := q.Device.Limits.MaxRdAtomic
+	max := d.Limits.MaxRdAtomic
 	switch {
-	case mask&(MaskPKeyIndex|MaskAV|MaskPathMTU) != 0 && port == nil,
-		mask&MaskPKeyIndex != 0 && int(a.PKeyIndex) >= len(port.PKeys),
-		mask&MaskPathMTU != 0 && (a.PathMTU < 1 || a.PathMTU > port.MaxMTU),
-		mask&MaskMaxRdAtomic != 0 && int(a.MaxRdAtomic) > max,
-		mask&MaskMaxDestRdAtomic != 0 && int(a.MaxDestRdAtomic) > max,
-		mask&MaskTimeout != 0 && a.Timeout > 31,
-		mask&MaskRetryCount != 0 && a.RetryCount > 7,
-		mask&MaskRNRRetry != 0 && a.RNRRetry > 7,
-		mask&MaskMinRNRTimer != 0 && a.MinRNRTimer > 31,
-		mask&MaskDestQPN != 0 && a.DestQPN > 0xffffff:
+	case int(a.PKeyIndex) >= len(port.PKeys),
+		mask&MaskPathMTU != 0 && a.PathMTU < 1, a.PathMTU > port.MaxMTU,
+		int(a.MaxRdAtomic) > max, int(a.MaxDestRdAtomic) > max,
+		a.Timeout > 31, a.RetryCount > 7, a.RNRRetry > 7, a.MinRNRTimer > 31, a.DestQPN > 0xffffff,
+		mask&MaskAV != 0 && port.LinkLayer == LinkEthernet && !a.To.Global:
 		return syscall.EINVAL
 	}
-	if mask&MaskAV != 0 {
-		if port.LinkLayer == LinkEthernet && !a.To.Global {
+	if mask&(MaskAV|MaskPort) != 0 && a.To.Global {
+		if int(a.SGIDIndex) >= len(port.GIDs) {
 			return syscall.EINVAL
 		}
-		if a.To.Global {
-			if int(a.SGIDIndex) >= len(port.GIDs) {
-				return syscall.EINVAL
-			}
-			entry, ok := port.GID(int(a.SGIDIndex))
-			if !ok {
-				return syscall.ENODATA
-			}
-			a.To.Type = entry.Type
+		entry, ok := port.GID(int(a.SGIDIndex))
+		if !ok {
+			return syscall.ENODATA
 		}
+		a.To.Type = entry.Type
 	}
 	return nil
 }
 
-func (q *QP) apply(a *Attr, mask Mask) {
-	set := func(m Mask, f func()) {
-		if mask&m != 0 {
-			f()
-		}
+// set takes the values that mask names.
+func (a *Attr) set(next *Attr, mask Mask) {
+	if mask&MaskAccess != 0 {
+		a.Access = next.Access
 	}
-	c := &q.Attr
-	set(MaskAccess, func() { c.Access = a.Access })
-	set(MaskPKeyIndex, func() { c.PKeyIndex = a.PKeyIndex })
-	set(MaskPort, func() { c.Port = a.Port })
-	set(MaskQKey, func() { c.QKey = a.QKey })
-	set(MaskPathMTU, func() { c.PathMTU = a.PathMTU })
-	set(MaskAV, func() {
-		q.route.port = nil
-		c.Path, c.StaticRate = a.Path, a.StaticRate
-	})
-	set(MaskDestQPN, func() { c.DestQPN = a.DestQPN })
-	set(MaskRQPSN, func() { c.RQPSN = a.RQPSN & 0xffffff })
-	set(MaskSQPSN, func() { c.SQPSN = a.SQPSN & 0xffffff })
-	set(MaskTimeout, func() { c.Timeout = a.Timeout })
-	set(MaskRetryCount, func() { c.RetryCount = a.RetryCount })
-	set(MaskRNRRetry, func() { c.RNRRetry = a.RNRRetry })
-	set(MaskMinRNRTimer, func() { c.MinRNRTimer = a.MinRNRTimer })
-	set(MaskMaxRdAtomic, func() { c.MaxRdAtomic = a.MaxRdAtomic })
-	set(MaskMaxDestRdAtomic, func() { c.MaxDestRdAtomic = a.MaxDestRdAtomic })
+	if mask&MaskPKeyIndex != 0 {
+		a.PKeyIndex = next.PKeyIndex
+	}
+	if mask&MaskPort != 0 {
+		a.Port = next.Port
+	}
+	if mask&MaskQKey != 0 {
+		a.QKey = next.QKey
+	}
+	if mask&MaskPathMTU != 0 {
+		a.PathMTU = next.PathMTU
+	}
+	if mask&MaskAV != 0 {
+		a.Path, a.StaticRate = next.Path, next.StaticRate
+	}
+	if mask&MaskDestQPN != 0 {
+		a.DestQPN = next.DestQPN
+	}
+	if mask&MaskRQPSN != 0 {
+		a.RQPSN = next.RQPSN & 0xffffff
+	}
+	if mask&MaskSQPSN != 0 {
+		a.SQPSN = next.SQPSN & 0xffffff
+	}
+	if mask&MaskTimeout != 0 {
+		a.Timeout = next.Timeout
+	}
+	if mask&MaskRetryCount != 0 {
+		a.RetryCount = next.RetryCount
+	}
+	if mask&MaskRNRRetry != 0 {
+		a.RNRRetry = next.RNRRetry
+	}
+	if mask&MaskMinRNRTimer != 0 {
+		a.MinRNRTimer = next.MinRNRTimer
+	}
+	if mask&MaskMaxRdAtomic != 0 {
+		a.MaxRdAtomic = next.MaxRdAtomic
+	}
+	if mask&MaskMaxDestRdAtomic != 0 {
+		a.MaxDestRdAtomic = next.MaxDestRdAtomic
+	}
+	a.NotifyDrained = mask&MaskEnSQDAsyncNotify != 0 && next.NotifyDrained
 }
 
 func (q *QP) enter(s State) {

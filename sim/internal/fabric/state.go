@@ -94,7 +94,7 @@ type attrs struct{ required, optional Mask }
 type transition struct{ from, to State }
 
 // transitions lists what leads from state to state, by service (IBA volume 1,
-// section 11.2.5.2, table 95). Any state leads to RESET and ERR without more.
+// section 11.2.5.2, table 95). What else leads to RESET and ERR allowed says.
 var transitions = map[QPType]map[transition]attrs{
 	RC: {
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskAccess},
@@ -188,7 +188,9 @@ func allowed(t QPType, from, to State, mask Mask) bool {
 		return false
 	}
 	var a attrs
-	if to != StateReset && to != StateErr {
+	// Any state leads to RESET, and but for that to ERR, without more; a DCT's
+	// driver knows no way back.
+	if t == DCT || to != StateReset && (to != StateErr || from == StateReset) {
 		var ok bool
 		if a, ok = transitions[t][transition{from, to}]; !ok {
 			return false
