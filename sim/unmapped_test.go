@@ -83,3 +83,22 @@ func TestReceivesIntoMemoryThatIsGone(t *testing.T) {
 		}
 	})
 }
+
+// A write with immediate data that fails takes no receive.
+func TestWriteWithImmediateIntoMemoryThatIsGone(t *testing.T) {
+	a, b := pair(t, endConfig{})
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, mr := addr(mem), b.register(mem, allAccess)
+	if err := unix.Munmap(mem); err != nil {
+		t.Fatal(err)
+	}
+	b.postRecv(1, piece{0, 8})
+	b.postRecv(2, piece{0, 8})
+	a.post(request{id: 3, op: ibverbs.IBV_WR_RDMA_WRITE_WITH_IMM, pieces: []piece{{0, 100}}, remote: at, rkey: mr.RKey})
+	a.waitSend(3, ibverbs.IBV_WC_REM_OP_ERR)
+	b.waitRecv(1, ibverbs.IBV_WC_WR_FLUSH_ERR)
+	b.waitRecv(2, ibverbs.IBV_WC_WR_FLUSH_ERR)
+}

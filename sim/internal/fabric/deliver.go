@@ -513,11 +513,12 @@ func (f *Fabric) write(p receiver, from *Origin, r *Request) outcome {
 			return nak(p.QP, RemoteAccessError, EventQPAccessError)
 		}
 	}
-	if r.HasImm && !p.UnsolicitedWrites && !p.queue.NextRecv(&p.recv) {
-		return rnr(p.Attr.MinRNRTimer)
-	}
 	if o, ok := f.move(p.QP, f.remote, f.local); !ok {
 		return o
+	}
+	// The immediate data is in the last packet.
+	if r.HasImm && !p.UnsolicitedWrites && !p.queue.NextRecv(&p.recv) {
+		return rnr(p.Attr.MinRNRTimer)
 	}
 	if r.HasImm {
 		a := Arrival{Op: OpWrite, Length: r.Length, Unsolicited: p.UnsolicitedWrites, HasImm: true, Imm: r.Imm, Solicited: r.Solicited,
