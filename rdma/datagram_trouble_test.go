@@ -145,3 +145,36 @@ func TestDatagramsThatComeTogetherAreBothTold(t *testing.T) {
 		}
 	})
 }
+
+// A target's end waits for nothing that the device would have to tell, such as
+// that its shared queue's last request was reached: what is posted there is the
+// target's alone and ends with it.
+func TestTargetEndsWithoutTheDevicesWord(t *testing.T) {
+	f := newFabric(t, nil)
+	device := f.Devices()[0]
+	needsDC(t, device)
+	b := newStation(t, device, rdma.DCTarget, nil)
+	events, err := b.dev.Events()
+	check(t, err)
+	defer events.Close()
+	f.Pause()
+	defer f.Resume()
+	var recvs []*rdma.Op
+	for i := range uint64(3) {
+		recv, err := b.qp.StartRecv(deadline(t), slice(t, b.mem, 100*i, 100))
+		check(t, err)
+		recvs = append(recvs, recv)
+	}
+	check(t, b.qp.Close())
+	for _, recv := range recvs {
+		if err := recv.Wait(deadline(t)); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a receive ended with %v, want os.ErrClosed", err)
+		}
+	}
+	check(t, b.mem.Close())
+	<-b.mem.Released()
+	check(t, simDevice(t, f, device).Reregister(1))
+	if e, err := events.Next(deadline(t)); err != nil || e.Type != rdma.EventClientReregister {
+		t.Errorf("event %v, %v before the one that was asked for", e, err)
+	}
+}
