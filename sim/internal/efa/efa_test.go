@@ -169,13 +169,13 @@ func TestSendRequestsAreRead(t *testing.T) {
 			q := r.request(opSend, 100, 0x77, addr1, 20, 0x78, addr2)
 			q.length, q.qkey, q.qpn, q.id = 2, 0x5555, 0x99, 3
 			return q
-		}, fabric.Request{Op: fabric.OpSend, Signaled: true, QPN: 0x99, QKey: 0x5555, Index: 3, Length: 120,
+		}, fabric.Request{Op: fabric.OpSend, Signaled: true, QPN: 0x99, Packet: fabric.Packet{QKey: 0x5555, Length: 120}, Index: 3,
 			SGL: []fabric.SGE{{Addr: addr1, Len: 100, LKey: 0x77}, {Addr: addr2, Len: 20, LKey: 0x78}}}},
 		{"send of nothing with immediate", full, func(r *rig) request {
 			q := r.request(opSend | immFlag)
 			q.imm = 0x01020304
 			return q
-		}, fabric.Request{Op: fabric.OpSend, Signaled: true, HasImm: true, Imm: [4]byte{1, 2, 3, 4}}},
+		}, fabric.Request{Op: fabric.OpSend, Signaled: true, Packet: fabric.Packet{HasImm: true, Imm: [4]byte{1, 2, 3, 4}}}},
 		{"unsignaled", full, func(r *rig) request {
 			q := r.request(opSend)
 			q.c2 &^= complete
@@ -185,16 +185,16 @@ func TestSendRequestsAreRead(t *testing.T) {
 			q := r.request(opRead, 4096, 0x12345678, addr1, 4096, 0x99, addr2)
 			q.length = 1
 			return q
-		}, fabric.Request{Op: fabric.OpRead, Opcode: opRead, Signaled: true, RKey: 0x12345678, RemoteAddr: addr1, Length: 4096,
+		}, fabric.Request{Op: fabric.OpRead, Opcode: opRead, Signaled: true, Packet: fabric.Packet{RKey: 0x12345678, RemoteAddr: addr1, Length: 4096},
 			SGL: []fabric.SGE{{Addr: addr2, Len: 4096, LKey: 0x99}}}},
 		{"write with immediate", full, func(r *rig) request {
 			q := r.request(opWrite|immFlag, 8, 5, addr1, 8, 6, addr2)
 			q.length, q.imm = 1, 7
 			return q
-		}, fabric.Request{Op: fabric.OpWrite, Opcode: opWrite, Signaled: true, HasImm: true, Imm: [4]byte{3: 7}, RKey: 5, RemoteAddr: addr1, Length: 8,
+		}, fabric.Request{Op: fabric.OpWrite, Opcode: opWrite, Signaled: true, Packet: fabric.Packet{HasImm: true, Imm: [4]byte{3: 7}, RKey: 5, RemoteAddr: addr1, Length: 8},
 			SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 6}}}},
 		{"write of nothing", full, func(r *rig) request { return r.request(opWrite, 0, 5, addr1) },
-			fabric.Request{Op: fabric.OpWrite, Opcode: opWrite, Signaled: true, RKey: 5, RemoteAddr: addr1}},
+			fabric.Request{Op: fabric.OpWrite, Opcode: opWrite, Signaled: true, Packet: fabric.Packet{RKey: 5, RemoteAddr: addr1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.cfg, 16, EntrySize)

@@ -164,7 +164,7 @@ func TestPatienceEnds(t *testing.T) {
 
 func TestUnreliableConnectionDoesNotKnow(t *testing.T) {
 	f, _, b, qa, qb := newPair(t, UC)
-	qa.posted = []Request{{Op: OpSend}, {Op: OpWrite, RKey: 1, Length: 0}}
+	qa.posted = []Request{{Op: OpSend}, {Op: OpWrite, Packet: Packet{RKey: 1, Length: 0}}}
 	f.Step()
 	if !slices.Equal(qa.sent, []Status{Success, Success}) || len(qb.got) != 0 {
 		t.Errorf("sent %v, got %v", qa.sent, qb.got)

@@ -65,8 +65,8 @@ func TestWhatMayNotFollow(t *testing.T) {
 		"a fence":              {[]Request{{Op: OpWrite}, {Op: OpWrite}, {Op: OpWrite, Fence: true}}, 2},
 		"more reads than 1":    {[]Request{{Op: OpRead}, {Op: OpWrite}, {Op: OpRead}, {Op: OpWrite}}, 2},
 		"a local request":      {[]Request{{Op: OpWrite}, {Op: OpUMR}, {Op: OpWrite}}, 1},
-		"behind an error":      {[]Request{{Op: OpWrite}, {Op: OpWrite, Length: 8, SGL: []SGE{{Len: 8, LKey: 1}}}, {Op: OpWrite}}, 1},
-		"much data":            {[]Request{{Op: OpWrite}, {Op: OpRead, Length: maxFlightBytes + 1}}, 1},
+		"behind an error":      {[]Request{{Op: OpWrite}, {Op: OpWrite, Packet: Packet{Length: 8}, SGL: []SGE{{Len: 8, LKey: 1}}}, {Op: OpWrite}}, 1},
+		"much data":            {[]Request{{Op: OpWrite}, {Op: OpRead, Packet: Packet{Length: maxFlightBytes + 1}}}, 1},
 		"nothing, and so all":  {[]Request{{Op: OpWrite}, {Op: OpSend}, {Op: OpRead}}, 3},
 		"the first, in no way": {[]Request{{Op: OpWrite, Fence: true}}, 1},
 	} {
@@ -89,7 +89,7 @@ func TestOrderIsKeptBetweenProcesses(t *testing.T) {
 		p := newRemotePair(t, RC)
 		n := 1 + r.IntN(60)
 		for i := range n {
-			q := Request{Op: OpSend, HasImm: true}
+			q := Request{Op: OpSend, Packet: Packet{HasImm: true}}
 			binary.BigEndian.PutUint32(q.Imm[:], uint32(i))
 			q.Fence = r.IntN(10) == 0
 			p.qa.posted = append(p.qa.posted, q)

@@ -41,19 +41,8 @@ type Header struct {
 	Origin Origin
 
 	// Of a request.
-	Op                   Op
-	HasImm               bool
-	Imm                  [4]byte
-	Invalidate           bool
-	Solicited            bool
-	RemoteAddr           uint64
-	RKey                 uint32
-	QKey                 uint32
-	DCKey                uint64
-	SRQN                 uint32
-	Compare, CompareMask uint64
-	Swap, SwapMask       uint64
-	Length               uint64
+	Op Op
+	Packet
 
 	// Of an answer.
 	Answer Answer
@@ -72,11 +61,7 @@ func spanOf(spans []dma.Span, b []byte) []dma.Span {
 
 // transmit sends a request to another process.
 func (f *Fabric) transmit(q *QP, port *Port, path *Path, number uint32, r *Request) outcome {
-	m := &Message{Header: Header{
-		LinkLayer: port.LinkLayer, To: path.To, QPN: number,
-		Op: r.Op, HasImm: r.HasImm, Imm: r.Imm, Invalidate: r.Invalidate, Solicited: r.Solicited, RemoteAddr: r.RemoteAddr, RKey: r.RKey, QKey: r.QKey, DCKey: r.DCKey, SRQN: r.SRQN,
-		Compare: r.Compare, CompareMask: r.CompareMask, Swap: r.Swap, SwapMask: r.SwapMask, Length: r.Length,
-	}}
+	m := &Message{Header: Header{LinkLayer: port.LinkLayer, To: path.To, QPN: number, Op: r.Op, Packet: r.Packet}}
 	if !q.origin(port, path, &m.Origin) {
 		return unanswered(silence)
 	}
@@ -112,8 +97,7 @@ func (f *Fabric) Deliver(m *Message) {
 // requested executes a request of another process and answers it.
 func (f *Fabric) requested(m *Message) {
 	d, p := f.find(&Port{LinkLayer: m.LinkLayer}, &m.To)
-	r := Request{Op: m.Op, HasImm: m.HasImm, Imm: m.Imm, Invalidate: m.Invalidate, Solicited: m.Solicited, RemoteAddr: m.RemoteAddr, RKey: m.RKey,
-		QKey: m.QKey, DCKey: m.DCKey, SRQN: m.SRQN, Compare: m.Compare, CompareMask: m.CompareMask, Swap: m.Swap, SwapMask: m.SwapMask, Length: m.Length, Path: Path{To: m.To}}
+	r := Request{Op: m.Op, Packet: m.Packet, Path: Path{To: m.To}}
 	data := m.Payload
 	if r.Op == OpRead || r.Op.isAtomic() {
 		data = make([]byte, r.Length)

@@ -34,34 +34,42 @@ type SGE struct {
 	Inline bool // Addr lies in the work queue itself, which needs no key
 }
 
-// Request is one element of a send queue.
-type Request struct {
-	Op         Op
+// Packet is what a request tells its receiver besides the operation.
+type Packet struct {
 	HasImm     bool
 	Imm        [4]byte // as it travels
 	Invalidate bool    // the receiver's key, named by Imm
-	Signaled   bool    // completes visibly when it succeeds
 	Solicited  bool
-	Fence      bool // waits for those before it
 
-	RemoteAddr uint64
 	RKey       uint32
+	RemoteAddr uint64
+	Length     uint64 // of the data
 
 	// Atomics. Masks select bits; see dma.Addr.
-	Operand              uint8 // bytes: 4 or 8
 	Compare, CompareMask uint64
 	Swap, SwapMask       uint64 // also what is added, and where fields end
 
+	// What lets a datagram in.
+	DCKey uint64
+	QKey  uint32
+
+	SRQN uint32 // of an extended connection's receiver
+}
+
+// Request is one element of a send queue.
+type Request struct {
+	Op       Op
+	Signaled bool  // completes visibly when it succeeds
+	Fence    bool  // waits for those before it
+	Operand  uint8 // of an atomic: 4 or 8 bytes
+	Packet
+
 	// Where a datagram goes.
 	Path
-	QPN   uint32
-	QKey  uint32
-	DCKey uint64
-	SRQN  uint32 // of an extended connection's receiver
+	QPN uint32
 
-	SGL    []SGE
-	Length uint64 // of SGL
-	Data   []byte // what a read or atomic brought, if it goes into the completion instead of SGL's memory
+	SGL  []SGE  // Length bytes
+	Data []byte // what a read or atomic brought, if it goes into the completion instead of SGL's memory
 
 	// What the device model needs to complete it.
 	Index   uint16

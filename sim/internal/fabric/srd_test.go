@@ -43,7 +43,7 @@ func newSRD(t *testing.T, d *Device) (*QP, *srdQueues) {
 
 // to makes a request for q.
 func to(q *QP, op Op) Request {
-	return Request{Op: op, QPN: q.Num, QKey: q.Attr.QKey, Path: Path{To: Address{Global: true, GID: q.Device.Ports[0].GIDs[0].GID, Type: GIDRoCEv2}}}
+	return Request{Op: op, QPN: q.Num, Packet: Packet{QKey: q.Attr.QKey}, Path: Path{To: Address{Global: true, GID: q.Device.Ports[0].GIDs[0].GID, Type: GIDRoCEv2}}}
 }
 
 func checkEnds(t *testing.T, q *srdQueues, want ...endedRequest) {

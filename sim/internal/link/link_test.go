@@ -20,7 +20,7 @@ import (
 )
 
 func message(id uint64, payload []byte) *fabric.Message {
-	return &fabric.Message{Header: fabric.Header{ID: id, Op: fabric.OpSend, QPN: 0x30100, Length: uint64(len(payload)),
+	return &fabric.Message{Header: fabric.Header{ID: id, Op: fabric.OpSend, QPN: 0x30100, Packet: fabric.Packet{Length: uint64(len(payload))},
 		To: fabric.Address{Global: true, GID: fabric.GID{1, 2}}, Origin: fabric.Origin{Type: fabric.RC, QPN: 0x20101, PKey: 0xffff}}, Payload: payload}
 }
 

@@ -161,36 +161,36 @@ func TestSendRequestsAreDecoded(t *testing.T) {
 		want fabric.Request
 	}{
 		{"write", fabric.RC, opcodeWrite, cqUpdate, words(addr1, 0x5566, 0, 100, 0x77, addr2, 20, 0x78, addr1),
-			fabric.Request{Op: fabric.OpWrite, Signaled: true, RemoteAddr: addr1, RKey: 0x5566, Length: 120,
+			fabric.Request{Op: fabric.OpWrite, Signaled: true, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 0x5566, Length: 120},
 				SGL: []fabric.SGE{{Addr: addr2, Len: 100, LKey: 0x77}, {Addr: addr1, Len: 20, LKey: 0x78}}}},
 		{"write with immediate", fabric.RC, opcodeWriteImm, solicited, words(addr1, 1, 0),
-			fabric.Request{Op: fabric.OpWrite, HasImm: true, Solicited: true, RemoteAddr: addr1, RKey: 1}},
+			fabric.Request{Op: fabric.OpWrite, Packet: fabric.Packet{HasImm: true, Solicited: true, RemoteAddr: addr1, RKey: 1}}},
 		{"send of 2 GiB", fabric.RC, opcodeSend, 0, words(0, 3, addr1),
-			fabric.Request{Op: fabric.OpSend, Length: 1 << 31, SGL: []fabric.SGE{{Addr: addr1, Len: 1 << 31, LKey: 3}}}},
-		{"send with invalidation", fabric.RC, opcodeSendInval, 0, nil, fabric.Request{Op: fabric.OpSend, Invalidate: true}},
+			fabric.Request{Op: fabric.OpSend, Packet: fabric.Packet{Length: 1 << 31}, SGL: []fabric.SGE{{Addr: addr1, Len: 1 << 31, LKey: 3}}}},
+		{"send with invalidation", fabric.RC, opcodeSendInval, 0, nil, fabric.Request{Op: fabric.OpSend, Packet: fabric.Packet{Invalidate: true}}},
 		{"read", fabric.RC, opcodeRead, 0, words(addr1, 2, 0, 8, 3, addr2),
-			fabric.Request{Op: fabric.OpRead, RemoteAddr: addr1, RKey: 2, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
+			fabric.Request{Op: fabric.OpRead, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Length: 8}, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"compare and swap", fabric.RC, opcodeCompareSwap, 0, words(addr1, 2, 0, uint64(5), uint64(6), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpCompareSwap, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: all, CompareMask: all, Length: 8,
+			fabric.Request{Op: fabric.OpCompareSwap, Operand: 8, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: all, CompareMask: all, Length: 8},
 				SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"fetch and add", fabric.RC, opcodeFetchAdd, 0, words(addr1, 2, 0, uint64(5), uint64(0), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpFetchAdd, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
+			fabric.Request{Op: fabric.OpFetchAdd, Operand: 8, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Swap: 5, Length: 8}, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"masked compare and swap", fabric.RC, opcodeMaskedCompare, 0, words(addr1, 2, 0, uint64(5), uint64(6), uint64(7), uint64(8), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpCompareSwap, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 8,
+			fabric.Request{Op: fabric.OpCompareSwap, Operand: 8, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 8},
 				SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"masked fetch and add", fabric.RC, opcodeMaskedAdd, 0, words(addr1, 2, 0, uint64(5), uint64(6), 8, 3, addr2),
-			fabric.Request{Op: fabric.OpFetchAdd, Operand: 8, RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 8,
+			fabric.Request{Op: fabric.OpFetchAdd, Operand: 8, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 8},
 				SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"masked compare and swap of 4 bytes", fabric.RC, opcodeMaskedCompare, 0, words(addr1, 2, 0, 5, 6, 7, 8, 4, 3, addr2),
-			fabric.Request{Op: fabric.OpCompareSwap, Operand: 4, RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 4,
+			fabric.Request{Op: fabric.OpCompareSwap, Operand: 4, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Swap: 5, Compare: 6, SwapMask: 7, CompareMask: 8, Length: 4},
 				SGL: []fabric.SGE{{Addr: addr2, Len: 4, LKey: 3}}}},
 		{"masked fetch and add of 4 bytes", fabric.RC, opcodeMaskedAdd, 0, words(addr1, 2, 0, 5, 6, 0, 0, 4, 3, addr2),
-			fabric.Request{Op: fabric.OpFetchAdd, Operand: 4, RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 4,
+			fabric.Request{Op: fabric.OpFetchAdd, Operand: 4, Packet: fabric.Packet{RemoteAddr: addr1, RKey: 2, Swap: 5, SwapMask: 6, Length: 4},
 				SGL: []fabric.SGE{{Addr: addr2, Len: 4, LKey: 3}}}},
 		{"to a shared queue", fabric.XRCSend, opcodeWrite, 0, words(0xff123456, 0, 0, 0, addr1, 2, 0, 8, 3, addr2),
-			fabric.Request{Op: fabric.OpWrite, SRQN: 0x123456, RemoteAddr: addr1, RKey: 2, Length: 8, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
+			fabric.Request{Op: fabric.OpWrite, Packet: fabric.Packet{SRQN: 0x123456, RemoteAddr: addr1, RKey: 2, Length: 8}, SGL: []fabric.SGE{{Addr: addr2, Len: 8, LKey: 3}}}},
 		{"datagram", fabric.UD, opcodeSend, 0, words(0x11, 0, 1<<31|0x99, 3<<25, 0, 0, 0x22<<8|64, 1<<30|1<<20|0x12345, addr1, addr2, 5, 6, addr1),
-			fabric.Request{Op: fabric.OpSend, QKey: 0x11, QPN: 0x99, Length: 5, SGL: []fabric.SGE{{Addr: addr1, Len: 5, LKey: 6}},
+			fabric.Request{Op: fabric.OpSend, Packet: fabric.Packet{QKey: 0x11, Length: 5}, QPN: 0x99, SGL: []fabric.SGE{{Addr: addr1, Len: 5, LKey: 6}},
 				Path: fabric.Path{To: fabric.Address{Global: true, Type: fabric.GIDRoCEv2, GID: fabric.GID(words(addr1, addr2)), SL: 3},
 					SGIDIndex: 1, FlowLabel: 0x12345, HopLimit: 64, TrafficClass: 0x22}}},
 		{"nop", fabric.RC, opcodeNop, cqUpdate, nil, fabric.Request{Op: fabric.OpNop, Signaled: true}},
@@ -445,7 +445,7 @@ func TestCompletionsChangeOwner(t *testing.T) {
 			if _, ok := r.entry(n); ok {
 				t.Fatalf("entry %d is there before it is written", n)
 			}
-			r.CompleteSend(&fabric.Request{Signaled: true, Index: uint16(n), Opcode: opcodeRead, Length: 99}, fabric.Success)
+			r.CompleteSend(&fabric.Request{Signaled: true, Index: uint16(n), Opcode: opcodeRead, Packet: fabric.Packet{Length: 99}}, fabric.Success)
 			b, ok := r.entry(n)
 			if !ok {
 				t.Fatalf("entry %d is not there", n)
@@ -504,7 +504,7 @@ func TestDataLiesInItsEntry(t *testing.T) {
 	}{{64, 1, scatter32}, {64, 32, scatter32}, {128, 1, scatter64}, {128, 64, scatter64}} {
 		data := bytes.Repeat([]byte{0xa5}, c.length)
 		r := newRig(t, fabric.RC, 4, 4, 4, 4, c.size)
-		r.CompleteSend(&fabric.Request{Signaled: true, Opcode: opcodeRead, Length: uint64(c.length), Data: data}, fabric.Success)
+		r.CompleteSend(&fabric.Request{Signaled: true, Opcode: opcodeRead, Packet: fabric.Packet{Length: uint64(c.length)}, Data: data}, fabric.Success)
 		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data, To: r.Fabric})
 		r.CompleteRecv(&fabric.Receive{}, fabric.Arrival{Op: fabric.OpSend, Length: uint64(c.length), Data: data, Status: fabric.LocalProtectionError, To: r.Fabric})
 		for n, want := range []byte{c.want, c.want, 0} {
@@ -541,7 +541,7 @@ func TestSmallDataIsScattered(t *testing.T) {
 			known := op != opcodeMaskedAdd && op != opcodeMaskedCompare
 			for _, n := range []uint64{1, 32, 33, 64, 65} {
 				for _, signaled := range []bool{false, true} {
-					if got, want := r.ScatterSend(&fabric.Request{Opcode: op, Length: n, Signaled: signaled}), known && signaled && n <= c.read; got != want {
+					if got, want := r.ScatterSend(&fabric.Request{Opcode: op, Packet: fabric.Packet{Length: n}, Signaled: signaled}), known && signaled && n <= c.read; got != want {
 						t.Errorf("%+v: opcode %#x, %d bytes, signaled %v: %v", c, op, n, signaled, got)
 					}
 				}
