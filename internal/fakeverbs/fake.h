@@ -53,6 +53,7 @@ uint8_t *ring_cq_ex(uint8_t *ring);
 uint32_t *ring_head(uint8_t *ring);
 uint32_t *ring_tail(uint8_t *ring);
 void ring_answer(uint8_t *ring, int32_t result, int32_t error);
+int32_t ring_misused(uint8_t *ring);
 double ring_post_loop(uint8_t *ring, uint8_t *wr, uint8_t *sge, int32_t n, int32_t fill, int64_t rounds);
 double ring_batch_loop(uint8_t *ring, uint8_t *sge, int32_t n, int64_t rounds);
 double ring_poll_loop(uint8_t *ring, uint8_t *wc, int32_t n, int64_t rounds);

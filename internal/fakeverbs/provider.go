@@ -60,6 +60,10 @@ func (p *Provider) Answer(result int32, errno syscall.Errno) {
 	C.ring_answer(p.ring, C.int32_t(result), C.int32_t(errno))
 }
 
+// Misused returns how many calls of the extended poll came out of turn: a start
+// that was not ended, or an end or a next without a start that succeeded.
+func (p *Provider) Misused() int { return int(C.ring_misused(p.ring)) }
+
 // Refill makes n completions ready to be polled. It does not cross into C, so
 // that a benchmark of polling measures that alone.
 func (p *Provider) Refill(n int) {

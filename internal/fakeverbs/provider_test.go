@@ -230,6 +230,72 @@ func TestFailureWithoutErrnoIsNeitherSuccessNorEPERM(t *testing.T) {
 	}
 }
 
+// A poll that does not start is not ended: the library did not keep its lock.
+func TestPollThatDoesNotStartIsNotEnded(t *testing.T) {
+	b := newBench(t, 4)
+	polls := map[string]func() error{
+		"batch": func() error {
+			n, err := ibverbs.BatchPoll(b.CQEx(), 4, &b.wc[0])
+			if n == 0 && err == nil {
+				err = syscall.ENOENT
+			}
+			return err
+		},
+		"start": func() error {
+			err := ibverbs.StartPoll(b.CQEx(), &ibverbs.PollCQAttr{})
+			if err == nil {
+				ibverbs.EndPoll(b.CQEx())
+			}
+			return err
+		},
+	}
+	for name, poll := range polls {
+		for _, errno := range []syscall.Errno{syscall.ENOENT, syscall.EBUSY, syscall.EIO, 0} {
+			b.Refill(2)
+			switch errno {
+			case syscall.ENOENT:
+				b.Refill(0)
+			default:
+				b.Answer(int32(errno), 0)
+			}
+			if err := poll(); err != nil && !errors.Is(err, errno) || err == nil && errno != 0 {
+				t.Errorf("%s: %v, want %v", name, err, errno)
+			}
+			if n := b.Misused(); n != 0 {
+				t.Fatalf("%s, with %v: %d calls out of turn", name, errno, n)
+			}
+		}
+	}
+	// The provider can tell.
+	ibverbs.EndPoll(b.CQEx())
+	if b.Misused() != 1 {
+		t.Error("an end without a start is not noticed")
+	}
+}
+
+// An error in the middle of a batch comes after what the batch had, and the
+// batch is ended.
+func TestPollThatFailsInTheMiddle(t *testing.T) {
+	b := newBench(t, 4)
+	b.Refill(3)
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil || b.Misused() != 1 {
+			t.Errorf("%s: %v, %d begun", what, err, b.Misused())
+		}
+	}
+	check("start", ibverbs.StartPoll(b.CQEx(), &ibverbs.PollCQAttr{}))
+	check("next", ibverbs.NextPoll(b.CQEx()))
+	b.Answer(int32(syscall.EBUSY), 0)
+	if err := ibverbs.NextPoll(b.CQEx()); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("next: %v, want EBUSY", err)
+	}
+	ibverbs.EndPoll(b.CQEx())
+	if n, err := ibverbs.BatchPoll(b.CQEx(), 4, &b.wc[0]); n != 1 || err != nil || b.Misused() != 0 {
+		t.Errorf("the rest: %d, %v, %d calls out of turn", n, err, b.Misused())
+	}
+}
+
 // What the data path calls allocates nothing, whether it works or fails, even
 // with arguments on the stack.
 func TestDataPathAllocatesNothing(t *testing.T) {

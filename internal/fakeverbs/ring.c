@@ -26,6 +26,8 @@ struct ring {
 	struct ibv_context context;
 	uint32_t head, tail;
 	int result, error; // of the next call, if result is not 0
+	int polling;       // between start_poll and end_poll
+	int misused;       // calls of the extended poll that came out of turn
 	struct entry *cur, *done;
 	struct entry entries[RING];
 };
@@ -164,9 +166,11 @@ static int wr_complete(struct ibv_qp_ex *qp)
 
 static void wr_abort(struct ibv_qp_ex *qp) { ((struct ring *)qp)->head = ((struct ring *)qp)->tail; }
 
-static int next_poll(struct ibv_cq_ex *cq)
+// Only between a start that succeeded and its end there is something to poll: a
+// library holds the queue's lock then.
+static int take(struct ring *r)
 {
-	struct ring *r = of_cq(cq);
+	struct ibv_cq_ex *cq = &r->cq;
 
 	if (r->tail == r->head)
 		return ENOENT;
@@ -178,12 +182,33 @@ static int next_poll(struct ibv_cq_ex *cq)
 
 static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 {
-	int ret = answer(of_cq(cq));
+	struct ring *r = of_cq(cq);
+	int ret = answer(r);
 
-	return ret ? ret : next_poll(cq);
+	r->misused += r->polling;
+	if (!ret)
+		ret = take(r);
+	r->polling = !ret;
+	return ret;
 }
 
-static void end_poll(struct ibv_cq_ex *cq) { }
+static int next_poll(struct ibv_cq_ex *cq)
+{
+	struct ring *r = of_cq(cq);
+	int ret = answer(r);
+
+	r->misused += !r->polling;
+	return ret ? ret : take(r);
+}
+
+static void end_poll(struct ibv_cq_ex *cq)
+{
+	struct ring *r = of_cq(cq);
+
+	r->misused += !r->polling;
+	r->polling = 0;
+}
+
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq) { return IBV_WC_SEND; }
 static uint32_t read_vendor_err(struct ibv_cq_ex *cq) { return 0; }
 static unsigned read_wc_flags(struct ibv_cq_ex *cq) { return of_cq(cq)->done->imm ? IBV_WC_WITH_IMM : 0; }
@@ -239,6 +264,8 @@ void ring_answer(uint8_t *ring, int32_t result, int32_t error)
 	((struct ring *)ring)->result = result;
 	((struct ring *)ring)->error = error;
 }
+
+int32_t ring_misused(uint8_t *ring) { return ((struct ring *)ring)->misused + ((struct ring *)ring)->polling; }
 
 static double now(void)
 {

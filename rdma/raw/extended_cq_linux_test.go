@@ -12,7 +12,8 @@ import (
 )
 
 // An extended completion queue that has nothing is polled as often as one
-// likes: there is nothing to end after a start that failed.
+// likes: a start that failed left no lock for the next to wait for. (That nothing
+// ends such a poll either, package fakeverbs tests.)
 func TestEmptyExtendedCompletionQueue(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	rdmatest.Needs(t, name, rdmatest.Connections) // a device of backends/verbs
