@@ -7,56 +7,6 @@ import (
 	"unsafe"
 )
 
-func TestStructuresHaveTheKernelsSizes(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		got, want uintptr
-	}{
-		{"ib_uverbs_ioctl_hdr", unsafe.Sizeof(header{}), 24},
-		{"ib_uverbs_attr", unsafe.Sizeof(attr{}), 16},
-		{"ib_uverbs_query_device_resp", unsafe.Sizeof(DeviceAttr{}), 176},
-		{"ib_uverbs_ex_query_device_resp", unsafe.Sizeof(DeviceAttrEx{}), 304},
-		{"ib_uverbs_query_port_resp_ex", unsafe.Sizeof(PortAttr{}), 48},
-		{"ib_uverbs_gid_entry", unsafe.Sizeof(GIDEntry{}), 32},
-		{"ib_uverbs_reg_mr", unsafe.Sizeof(RegMR{}), 40},
-		{"ib_uverbs_reg_mr_resp", unsafe.Sizeof(RegMRResp{}), 12},
-		{"ib_uverbs_sge", unsafe.Sizeof(SGE{}), 16},
-		{"ib_uverbs_rereg_mr", unsafe.Sizeof(ReregMR{}), 48},
-		{"ib_uverbs_alloc_mw", unsafe.Sizeof(AllocMW{}), 16},
-		{"ib_uverbs_open_xrcd", unsafe.Sizeof(OpenXRCD{}), 16},
-		{"ib_uverbs_ah_attr", unsafe.Sizeof(AHAttr{}), 32},
-		{"ib_uverbs_create_ah", unsafe.Sizeof(CreateAH{}), 56},
-		{"ib_uverbs_open_qp", unsafe.Sizeof(OpenQP{}), 32},
-		{"ib_uverbs_create_qp_resp", unsafe.Sizeof(CreateQPResp{}), 32},
-		{"ib_uverbs_qp_dest", unsafe.Sizeof(QPDest{}), 32},
-		{"ib_uverbs_modify_qp", unsafe.Sizeof(ModifyQP{}), 112},
-		{"ib_uverbs_query_qp_resp", unsafe.Sizeof(QueryQPResp{}), 128},
-		{"ib_uverbs_qp_cap", unsafe.Sizeof(QPCap{}), 20},
-		{"ib_uverbs_async_event_desc", unsafe.Sizeof(AsyncEvent{}), 16},
-		{"ib_uverbs_comp_event_desc", unsafe.Sizeof(CompEvent{}), 8},
-		{"mlx5_ib_alloc_ucontext_resp", unsafe.Sizeof(Mlx5ContextResp{}), 72},
-		{"mlx5_ib_query_device_resp", unsafe.Sizeof(Mlx5QueryDeviceResp{}), 104},
-		{"mlx5_ib_create_cq", unsafe.Sizeof(Mlx5CreateCQ{}), 32},
-		{"mlx5_ib_resize_cq", unsafe.Sizeof(Mlx5ResizeCQ{}), 16},
-		{"mlx5_ib_create_qp", unsafe.Sizeof(Mlx5CreateQP{}), 56},
-		{"mlx5_ib_create_qp_resp", unsafe.Sizeof(Mlx5CreateQPResp{}), 40},
-		{"mlx5_ib_create_srq", unsafe.Sizeof(Mlx5CreateSRQ{}), 32},
-		{"efa_ibv_alloc_ucontext_resp", unsafe.Sizeof(EFAContextResp{}), 24},
-		{"efa_ibv_alloc_pd_resp", unsafe.Sizeof(EFAAllocPDResp{}), 8},
-		{"efa_ibv_create_cq", unsafe.Sizeof(EFACreateCQ{}), 16},
-		{"efa_ibv_create_cq_resp", unsafe.Sizeof(EFACreateCQResp{}), 40},
-		{"efa_ibv_create_qp", unsafe.Sizeof(EFACreateQP{}), 24},
-		{"efa_ibv_create_qp_resp", unsafe.Sizeof(EFACreateQPResp{}), 64},
-		{"efa_ibv_create_ah_resp", unsafe.Sizeof(EFACreateAHResp{}), 8},
-		{"efa_ibv_ex_query_device_resp", unsafe.Sizeof(EFAQueryDeviceResp{}), 24},
-		{"mlx5_ib_create_ah_resp", unsafe.Sizeof(Mlx5CreateAHResp{}), 16},
-	} {
-		if c.got != c.want {
-			t.Errorf("struct %s has %d bytes, want %d", c.name, c.got, c.want)
-		}
-	}
-}
-
 type message struct {
 	header header
 	attrs  [4]attr
