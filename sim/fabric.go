@@ -118,7 +118,7 @@ func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)
 		if err != nil {
 			return err
 		}
-		d.f.fabric.Kick()
+		d.f.fabric.Readdressed()
 		return d.f.host.changed(d.d, uint8(port), t)
 	})
 }

@@ -251,3 +251,38 @@ func TestDatagramsOverAnotherPort(t *testing.T) {
 		})
 	}
 }
+
+// What was sent to an address that is a port's no more goes nowhere, also if it
+// has led somewhere before.
+func TestAddressThatIsTakenAway(t *testing.T) {
+	t.Run("GID", func(t *testing.T) {
+		f, a, b := ordered(t, nil, endConfig{})
+		checkWrite(t, a, b, true)
+		clear(b.buf)
+		d, err := f.Device("sim_mlx5_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetGID(1, gidIndex, sim.GIDEntry{Addr: netip.MustParseAddr("10.9.9.9")}); err != nil {
+			t.Fatal(err)
+		}
+		checkWrite(t, a, b, false)
+	})
+	t.Run("LID", func(t *testing.T) {
+		dev := sim.DeviceConfig{Ports: []sim.PortConfig{{LinkLayer: sim.InfiniBand}}}
+		f := newFabric(t, &sim.Config{Devices: []sim.DeviceConfig{dev, dev}})
+		a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+		a.connectOver(place{1, 0}, b, ibverbs.AHAttr{DLID: b.lidAt(1)})
+		b.connectOver(place{1, 0}, a, ibverbs.AHAttr{DLID: a.lidAt(1)})
+		checkWrite(t, a, b, true)
+		clear(b.buf)
+		d, err := f.Device("sim_mlx5_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetLID(1, 99); err != nil {
+			t.Fatal(err)
+		}
+		checkWrite(t, a, b, false)
+	})
+}

@@ -115,6 +115,14 @@ func New(devices ...*Device) *Fabric {
 // Devices returns the devices in order.
 func (f *Fabric) Devices() []*Device { return f.devices }
 
+// Readdressed has queue pairs find their peers anew after addresses changed.
+func (f *Fabric) Readdressed() {
+	for _, q := range f.qps {
+		q.route.port = nil
+	}
+	f.Kick()
+}
+
 // AddPoller has p polled until RemovePoller.
 func (f *Fabric) AddPoller(p Poller) { f.pollers = append(f.pollers, p) }
 
