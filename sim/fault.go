@@ -107,7 +107,7 @@ type RequestFault struct {
 	Vendor uint8         // and this code; 0 is the usual one
 	Drop   bool          // its packets are lost; the device sends them again
 	RNR    bool          // the receiver says that it is not ready
-	Delay  time.Duration // it waits that long before it goes on
+	Delay  time.Duration // it waits that long before it goes on, once
 
 	// After is how many matching requests still go well. Times is how many fail
 	// then, or with Drop and RNR how many attempts: 0 means one, a negative
@@ -288,7 +288,7 @@ func (f *Fabric) intercept(q *fabric.QP, r *fabric.Request) fabric.Verdict {
 	for _, t := range f.faults {
 		v := t.request
 		if v == nil || v.Device != "" && v.Device != q.Device.Name || v.QPN != 0 && v.QPN != q.Num || v.RKey != 0 && v.RKey != r.RKey ||
-			v.Op != AnyOp && v.Op != opOf[r.Op] || !t.strike(r.Attempts > 0) {
+			v.Op != AnyOp && v.Op != opOf[r.Op] || v.Delay != 0 && r.Attempts > 0 || !t.strike(r.Attempts > 0) {
 			continue
 		}
 		switch {
