@@ -532,14 +532,12 @@ func TestWritesArrive(t *testing.T) {
 	var keys [2]uint32
 	for i := range rigs {
 		r := newRig(t, QPConfig{SendCount: 4, RecvCount: 4}, 16, EntrySizeExt)
-		pd, err := devices[i].NewPD()
-		if err != nil {
-			t.Fatal(err)
-		}
+		pd := devices[i].NewPD()
 		r.Fabric = &fabric.QP{Type: fabric.SRD, PD: pd, Queues: r.QP}
 		if err := devices[i].AddQP(r.Fabric); err != nil {
 			t.Fatal(err)
 		}
+		var err error
 		if r.peerHandle, err = r.handles.Add(pd, gids[1-i]); err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,6 @@ type Device struct {
 	lastQPN uint32
 	lastSRQ uint32
 	lastPD  uint32
-	pds     int
 }
 
 // Counters are what a device has done.
@@ -131,22 +130,15 @@ func (d *Device) Port(number uint8) *Port {
 }
 
 // NewPD makes a protection domain.
-func (d *Device) NewPD() (*PD, error) {
-	if d.pds >= d.Limits.MaxPD {
-		return nil, syscall.ENOMEM
-	}
-	d.pds++
+func (d *Device) NewPD() *PD {
 	d.lastPD++
-	return &PD{Num: d.lastPD}, nil
+	return &PD{Num: d.lastPD}
 }
-
-// FreePD ends one.
-func (d *Device) FreePD(*PD) { d.pds-- }
 
 // AddQP gives a queue pair its number and makes it known.
 func (d *Device) AddQP(q *QP) error {
-	if len(d.qps) >= d.Limits.MaxQP {
-		return syscall.ENOMEM
+	if len(d.qps) == 1<<d.SlotShift-int(d.firstQPN()) {
+		return syscall.ENOMEM // no number is left
 	}
 	for {
 		d.lastQPN = (d.lastQPN + 1) & (1<<d.SlotShift - 1)

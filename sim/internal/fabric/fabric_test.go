@@ -60,11 +60,7 @@ func newPair(t *testing.T, typ QPType) (f *Fabric, a, b *QP, qa, qb *queues) {
 
 func newQP(t *testing.T, d *Device, typ QPType, q Queues) *QP {
 	t.Helper()
-	pd, err := d.NewPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	qp := &QP{Type: typ, PD: pd, Queues: q}
+	qp := &QP{Type: typ, PD: d.NewPD(), Queues: q}
 	if err := d.AddQP(qp); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +181,7 @@ func TestUnreliableConnectionDoesNotKnow(t *testing.T) {
 func TestIndirectRegionJoinsPieces(t *testing.T) {
 	d := newDevice(1)
 	New(d)
-	pd, _ := d.NewPD()
+	pd := d.NewPD()
 	add := func(m *MR) *MR {
 		t.Helper()
 		m.PD, m.Access = pd, LocalWrite|RemoteWrite|RemoteRead

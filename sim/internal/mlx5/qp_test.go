@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/sim/internal/dma"
 	"github.com/goverbs/goverbs/sim/internal/fabric"
@@ -81,10 +82,7 @@ func newPair(t testing.TB, blocks, size int) (*fabric.Fabric, [2]*rig) {
 	for i, d := range devices {
 		r := newRig(t, fabric.RC, blocks, blocks, 4, blocks, 64)
 		rigs[i] = r
-		pd, err := d.NewPD()
-		if err != nil {
-			t.Fatal(err)
-		}
+		pd := d.NewPD()
 		r.Fabric = &fabric.QP{Type: fabric.RC, PD: pd, Queues: r.QP, Owners: []fabric.Owner{r}}
 		if err := d.AddQP(r.Fabric); err != nil {
 			t.Fatal(err)
@@ -312,10 +310,21 @@ func FuzzSendQueue(f *testing.F) {
 	f.Add(words(ctrl(7, opcodeSend, testQPN, 63*segment, cqUpdate, 0)), uint8(7), uint8(16), uint8(1))
 	f.Add(words(ctrl(3, opcodeMaskedCompare, testQPN, 5*segment, 0, 0)), uint8(3), uint8(2), uint8(2))
 	f.Add(words(ctrl(0, opcodeSend, testQPN, 63*segment, 0, 0)), uint8(0), uint8(255), uint8(0))
+	const blocks = 8
+	page := unix.Getpagesize()
+	fenced, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer unix.Munmap(fenced)
+	if err := unix.Mprotect(fenced[page:], unix.PROT_NONE); err != nil {
+		f.Fatal(err)
+	}
+	ring := fenced[page-blocks*basicBlock : page] // behind it there is nothing
 	f.Fuzz(func(t *testing.T, data []byte, start, posted, typ uint8) {
-		const blocks = 8
 		r := newRig(t, fabric.RC+fabric.QPType(typ%3), blocks, 0, 0, 16, 64)
-		ring := r.sendRing()[:blocks*basicBlock]
+		r.sq = dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(ring))))
+		clear(ring)
 		for i, v := range data {
 			ring[(int(start)*basicBlock+i)%len(ring)] = v
 		}

@@ -15,10 +15,7 @@ import (
 )
 
 func (c *Context) allocPD(r *uapi.Request) error {
-	p, err := c.device.NewPD()
-	if err != nil {
-		return err
-	}
+	p := c.device.NewPD()
 	h := c.add(&pd{PD: p})
 	uapi.Out(r, uapi.AttrCoreOut, uapi.AllocPDResp{Handle: h})
 	c.device.Driver.pd(r, p)

@@ -80,7 +80,7 @@ type pd struct {
 
 func (*pd) kind() kind { return kindPD }
 
-func (p *pd) destroy(c *Context) { c.device.FreePD(p.PD) }
+func (*pd) destroy(*Context) {}
 
 // mr is a memory region.
 type mr struct {
