@@ -105,8 +105,8 @@ type RequestFault struct {
 
 	Status Status        // the request ends with this error
 	Vendor uint8         // and this code; 0 is the usual one
-	Drop   bool          // its packets are lost; the device sends them again
-	RNR    bool          // the receiver says that it is not ready
+	Drop   bool          // its packets are lost; a reliable service sends them again
+	RNR    bool          // the receiver says that it is not ready; of an unreliable service it loses the message
 	Delay  time.Duration // it waits that long before it goes on, once
 
 	// After is how many matching requests still go well. Times is how many fail

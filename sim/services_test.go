@@ -120,10 +120,9 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-func TestUnreliableConnection(t *testing.T) {
-	newFabric(t, nil)
-	a := openNode(t, "sim_mlx5_0").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
-	b := openNode(t, "sim_mlx5_1").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+// connectUC connects two ends of unreliable connections.
+func connectUC(a, b *end) {
+	a.t.Helper()
 	for _, ends := range [][2]*end{{a, b}, {b, a}} {
 		e, peer := ends[0], ends[1]
 		e.attr.PortNum, e.attr.PathMTU, e.attr.DestQPNum = 1, ibverbs.IBV_MTU_4096, ibverbs.QPNum(peer.qp)
@@ -137,10 +136,17 @@ func TestUnreliableConnection(t *testing.T) {
 			{ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_SQ_PSN},
 		} {
 			if err := e.modify(s.state, s.mask); err != nil {
-				t.Fatalf("to %v: %v", s.state, err)
+				e.t.Fatalf("to %v: %v", s.state, err)
 			}
 		}
 	}
+}
+
+func TestUnreliableConnection(t *testing.T) {
+	newFabric(t, nil)
+	a := openNode(t, "sim_mlx5_0").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+	b := openNode(t, "sim_mlx5_1").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+	connectUC(a, b)
 	fill(a.buf, 2)
 	a.post(request{id: 1, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}}) // no receive: lost
 	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)

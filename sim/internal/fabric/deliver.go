@@ -103,10 +103,14 @@ func (f *Fabric) attempt(q *QP, t *flight) outcome {
 	case ActionEnd:
 		t.Vendor = v.Vendor
 		return ended(v.Status)
-	case ActionDrop:
+	case ActionDrop, ActionRNR:
+		if !q.Type.reliable() {
+			return ended(Success) // and it is lost
+		}
+		if v.Action == ActionRNR {
+			return rnr(shortestRNR)
+		}
 		return unanswered(silence)
-	case ActionRNR:
-		return rnr(shortestRNR)
 	case ActionDelay:
 		t.until = f.Now() + v.Delay
 		return unanswered(later)

@@ -77,7 +77,7 @@ type Action uint8
 const (
 	ActionNone  Action = iota
 	ActionEnd          // it ends with a status
-	ActionDrop         // it is lost, and sent again after a while
+	ActionDrop         // it is lost, and sent again after a while if the service is reliable
 	ActionRNR          // the receiver says that it is not ready
 	ActionDelay        // it goes on later
 )
