@@ -310,7 +310,7 @@ func FuzzSendQueue(f *testing.F) {
 	f.Add(words(ctrl(7, opcodeSend, testQPN, 63*segment, cqUpdate, 0)), uint8(7), uint8(16), uint8(1))
 	f.Add(words(ctrl(3, opcodeMaskedCompare, testQPN, 5*segment, 0, 0)), uint8(3), uint8(2), uint8(2))
 	f.Add(words(ctrl(0, opcodeSend, testQPN, 63*segment, 0, 0)), uint8(0), uint8(255), uint8(0))
-	const blocks = 8
+	const blocks = 4
 	page := unix.Getpagesize()
 	fenced, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
