@@ -46,8 +46,7 @@ test: go ## run every test, on emulated devices where there are no others
 	$(need) "a C compiler for cgo and the race detector, and rdma-core" $(COMPILER) $(RUNTIME)
 	@.ci/test ./...
 	@RDMA_TEST_BACKEND=verbs .ci/test ./rdma/ # the vendors' devices by standard verbs
-	@RDMA_TEST_DEVICE=sim:infiniband .ci/test ./rdma/
-	@RDMA_TEST_DEVICE=sim:efa .ci/test ./rdma/
+	@RDMA_TEST_DEVICE=sim:infiniband,sim:efa .ci/test ./rdma/ # on each
 
 test-foreign: go ## run rdma-core's programs, its test suite and perftest on emulated devices
 	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(PROGRAMS)

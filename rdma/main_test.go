@@ -20,5 +20,5 @@ func TestMain(m *testing.M) {
 			os.Exit(2)
 		}
 	}
-	rdmatest.Main(m)
+	rdmatest.Main(m, Refresh)
 }

@@ -3,6 +3,7 @@ package rdmatest
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,12 +20,12 @@ func Devices(tb testing.TB, n int) []string {
 	tb.Helper()
 	names := HostDevices()
 	if len(names) == 0 {
-		var err error
-		if names, err = emulation.devices(); err != nil && emulationWanted() {
-			tb.Fatalf("no device can be emulated (RDMA_TEST_DEVICE=%s): %v", os.Getenv("RDMA_TEST_DEVICE"), err)
-		} else if err != nil {
-			Skip(tb, "needs RDMA devices, and none can be emulated (make test installs the libraries): "+err.Error())
+		if emulation.err != nil && emulationWanted() {
+			tb.Fatalf("no device can be emulated (RDMA_TEST_DEVICE=%s): %v", os.Getenv("RDMA_TEST_DEVICE"), emulation.err)
+		} else if emulation.err != nil {
+			Skip(tb, "needs RDMA devices, and none can be emulated (make test installs the libraries): "+emulation.err.Error())
 		}
+		names = emulation.names
 	}
 	if len(names) < n {
 		Skip(tb, fmt.Sprintf("needs RDMA devices with an active port: %d (make test-rxe has two)", n))
@@ -47,37 +48,48 @@ func HostDevices() []string {
 }
 
 // emulationWanted reports whether emulated devices were asked for.
-func emulationWanted() bool {
-	kind, _, _ := strings.Cut(os.Getenv("RDMA_TEST_DEVICE"), ":")
-	return kind == "sim"
+func emulationWanted() bool { return emulated(os.Getenv("RDMA_TEST_DEVICE")) }
+
+// emulated reports whether s asks for emulated devices: sim or sim:MODEL, or
+// several of these, for tests that run on each.
+func emulated(s string) bool {
+	list := splitList(s)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(s string) bool {
+		kind, _, _ := strings.Cut(s, ":")
+		return kind != "sim"
+	})
 }
 
 // EmulatedModel returns which emulated devices were asked for: MODEL of
-// RDMA_TEST_DEVICE=sim:MODEL, empty for the usual ones.
+// RDMA_TEST_DEVICE=sim:MODEL, empty for the usual ones. Of several, it is the
+// first.
 func EmulatedModel() string {
 	if !emulationWanted() {
 		return ""
 	}
-	_, model, _ := strings.Cut(os.Getenv("RDMA_TEST_DEVICE"), ":")
+	_, model, _ := strings.Cut(splitList(os.Getenv("RDMA_TEST_DEVICE"))[0], ":")
 	return model
 }
 
 // emulation is where devices come from if the host has none: by default,
 // nowhere.
 var emulation = struct {
-	on      bool
-	devices func() ([]string, error)
-	leaks   func() map[string]int
+	on    bool
+	order func() ([]string, error)
+	names []string // what it returned last
+	err   error
+	leaks func() map[string]int
 }{
-	devices: func() ([]string, error) { return nil, nil },
-	leaks:   func() map[string]int { return nil },
+	order: func() ([]string, error) { return nil, nil },
+	leaks: func() map[string]int { return nil },
 }
 
-// Emulate makes Devices use those that the first function returns where the
-// host has none, and Main look at what the second one has counted. Package
-// testdevices calls it.
-func Emulate(devices func() ([]string, error), leaks func() map[string]int) {
-	emulation.on, emulation.devices, emulation.leaks = true, devices, leaks
+// Emulate makes Devices use those that order makes where the host has none, and
+// Main look at what leaks has counted. Package testdevices calls it. What order
+// makes is what RDMA_TEST_DEVICE asks for: it is called again when that changes.
+func Emulate(order func() ([]string, error), leaks func() map[string]int) {
+	emulation.on, emulation.order, emulation.leaks = true, order, leaks
+	emulation.names, emulation.err = order()
 }
 
 // Emulating reports whether devices are emulated.

@@ -11,7 +11,8 @@
 // Environment variables steer it:
 //
 //	RDMA_TEST_DEVICE   names of the devices to use, separated by commas; "sim" for
-//	                   emulated ones, "sim:infiniband" or "sim:efa" for others than usual
+//	                   emulated ones, "sim:infiniband" or "sim:efa" for others than usual,
+//	                   and several of these for package rdma's tests to run on each
 //	RDMA_TEST_BACKEND  the only backend that package rdma's tests register, such as "verbs"
 //	RDMA_TEST_SKIPLOG  a file that gets the reason of each skip, a line each
 //	RDMA_TEST_REQUIRE  1 turns every Skip into a failure: the run was promised a device

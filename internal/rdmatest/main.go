@@ -15,10 +15,40 @@ import (
 // owns a C resource was leaked or is still open at the end; each such thing is
 // printed with the place where it was created. So it does if an emulated device
 // was left something. Main also prints what was skipped and why.
-func Main(m *testing.M) {
+//
+// Where RDMA_TEST_DEVICE asks for several kinds of emulated devices, the tests run
+// on each in turn. Whatever the package remembers of devices is to be forgotten by
+// forget then; a package without it takes one kind only.
+func Main(m *testing.M, forget ...func() error) {
 	if os.Getenv("RDMADEBUG") == "" {
 		os.Setenv("RDMADEBUG", "leak=2") // before the first handle reads it
 	}
+	kinds := os.Getenv("RDMA_TEST_DEVICE")
+	if !emulation.on || !emulated(kinds) || len(splitList(kinds)) == 1 {
+		os.Exit(run(m))
+	}
+	if len(forget) == 0 {
+		fmt.Fprintf(os.Stderr, "rdmatest: RDMA_TEST_DEVICE=%s: these tests run on one kind of devices only\n", kinds)
+		os.Exit(2)
+	}
+	code := 0
+	for _, kind := range splitList(kinds) {
+		fmt.Fprintf(os.Stderr, "rdmatest: on %s\n", kind)
+		os.Setenv("RDMA_TEST_DEVICE", kind)
+		emulation.names, emulation.err = emulation.order()
+		for _, f := range forget {
+			if err := f(); err != nil {
+				fmt.Fprintln(os.Stderr, "rdmatest:", err)
+				code = max(code, 1)
+			}
+		}
+		code = max(code, run(m))
+	}
+	os.Exit(code)
+}
+
+// run runs the tests once and returns the status to exit with.
+func run(m *testing.M) int {
 	code := m.Run()
 	reportSkips(os.Stderr)
 	if left := settle(); len(left) > 0 {
@@ -29,7 +59,7 @@ func Main(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "rdmatest: emulated devices were left %v at the end of the tests\n", left)
 		code = max(code, 1)
 	}
-	os.Exit(code)
+	return code
 }
 
 // settle returns what is left after garbage was collected and what was closed

@@ -13,7 +13,16 @@ import (
 	"github.com/goverbs/goverbs/internal/handle"
 )
 
-func TestMain(m *testing.M) { Main(m) }
+func TestMain(m *testing.M) {
+	switch os.Getenv(inChild) {
+	case "in turn":
+		emulateAsOrdered()
+		Main(m, func() error { fmt.Println("forget", EmulatedModel()); return nil })
+	case "not in turn":
+		emulateAsOrdered()
+	}
+	Main(m)
+}
 
 // inChild says what TestChild, run in another process, is to do.
 const inChild = "RDMATEST_CHILD"
@@ -55,6 +64,9 @@ func TestChild(t *testing.T) {
 		if got := Devices(t, 1); !slices.Equal(got, []string{"toy_0"}) {
 			t.Errorf("got %v", got)
 		}
+	case "in turn":
+		fmt.Println("test on", Devices(t, 1), os.Getenv("RDMA_TEST_DEVICE"))
+		Skip(t, "needs more than "+EmulatedModel())
 	case "left on emulated":
 		emulate(map[string]int{"QP": 3})
 	case "emulation impossible":
@@ -67,6 +79,17 @@ func TestChild(t *testing.T) {
 // emulate makes two devices stand in on which something was left.
 func emulate(left map[string]int) {
 	Emulate(func() ([]string, error) { return []string{"toy_0", "toy_1"}, nil }, func() map[string]int { return left })
+}
+
+// emulateAsOrdered makes a device stand in that is named as RDMA_TEST_DEVICE says,
+// and of whose kind "bad" is refused.
+func emulateAsOrdered() {
+	Emulate(func() ([]string, error) {
+		if EmulatedModel() == "bad" {
+			return nil, errors.New("no such wires")
+		}
+		return []string{"toy_" + EmulatedModel()}, nil
+	}, func() map[string]int { return nil })
 }
 
 type object struct{ h *handle.Handle }
@@ -137,6 +160,32 @@ func TestEmulatedDevicesStandIn(t *testing.T) {
 		if ok != want.ok || !strings.Contains(out, want.text) {
 			t.Errorf("%s: passed is %v, want %v and %q in\n%s", what, ok, want.ok, want.text, out)
 		}
+	}
+}
+
+func TestPackageRunsOnEachKindOfDevices(t *testing.T) {
+	out, ok := child(t, "in turn", "RDMA_TEST_DEVICE=sim:red, sim:blue")
+	at := 0
+	for _, want := range []string{
+		"on sim:red\n", "forget red\n", "test on [toy_red] sim:red\n", "1 skipped: needs more than red: TestChild",
+		"on sim:blue\n", "forget blue\n", "test on [toy_blue] sim:blue\n", "1 skipped: needs more than blue: TestChild",
+	} {
+		i := strings.Index(out[at:], want)
+		if i < 0 {
+			t.Fatalf("%q is missing, or not in its place, in\n%s", want, out)
+		}
+		at += i + len(want)
+	}
+	if !ok {
+		t.Errorf("failed:\n%s", out)
+	}
+	for what, devices := range map[string]string{"in turn": "sim:bad,sim:red", "not in turn": "sim,sim:red"} {
+		if out, ok := child(t, what, "RDMA_TEST_DEVICE="+devices); ok {
+			t.Errorf("passed %s on %s:\n%s", what, devices, out)
+		}
+	}
+	if out, ok := child(t, "not in turn", "RDMA_TEST_DEVICE=sim:red"); !ok {
+		t.Errorf("failed on one kind:\n%s", out)
 	}
 }
 

@@ -68,7 +68,7 @@ func logSkip(file, reason string) error {
 	return errors.Join(err, f.Close())
 }
 
-// reportSkips prints what did not run and why, most often first.
+// reportSkips prints what did not run and why, most often first, and forgets it.
 func reportSkips(w io.Writer) {
 	skips.Lock()
 	defer skips.Unlock()
@@ -83,4 +83,5 @@ func reportSkips(w io.Writer) {
 		tests := skips.byReason[reason]
 		fmt.Fprintf(w, "rdmatest: %d skipped: %s: %s\n", len(tests), reason, strings.Join(tests, ", "))
 	}
+	clear(skips.byReason)
 }
