@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/rdma/raw"
+	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -60,7 +61,7 @@ func TestDeviceFatalIsToldToAllWaiters(t *testing.T) {
 	waited := make(chan error, 2)
 	go func() { waited <- recv.Wait(deadline(t)) }()
 	go func() { _, err := cq.Wait(deadline(t), make([]rdma.WC, 1)); waited <- err }()
-	check(t, simDevice(t, f, a.dev.Name()).Fatal())
+	check(t, simDevice(t, f, a.dev.Name()).Raise(sim.EventDeviceFatal, 0))
 	for range cap(waited) {
 		wantEvent(t, <-waited, rdma.EventDeviceFatal)
 	}
@@ -141,7 +142,7 @@ func TestQueuePairIsRefusedByABrokenCompletionQueue(t *testing.T) {
 	f := newFabric(t, nil)
 	s := newSite(t, f.Devices()[0])
 	cq := newCQ(t, s.dev)
-	check(t, simDevice(t, f, s.dev.Name()).Fatal())
+	check(t, simDevice(t, f, s.dev.Name()).Raise(sim.EventDeviceFatal, 0))
 	_, err := cq.Wait(deadline(t), make([]rdma.WC, 1))
 	wantEvent(t, err, rdma.EventDeviceFatal)
 	for _, cfg := range []*rdma.QPConfig{nil, {CQ: cq}} {

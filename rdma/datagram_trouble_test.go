@@ -173,7 +173,7 @@ func TestTargetEndsWithoutTheDevicesWord(t *testing.T) {
 	}
 	check(t, b.mem.Close())
 	<-b.mem.Released()
-	check(t, simDevice(t, f, device).Reregister(1))
+	check(t, simDevice(t, f, device).Raise(sim.EventClientReregister, 1))
 	if e, err := events.Next(deadline(t)); err != nil || e.Type != rdma.EventClientReregister {
 		t.Errorf("event %v, %v before the one that was asked for", e, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/sim"
 )
 
 // An event about a queue pair names it, and is acknowledged: otherwise Close
@@ -81,7 +82,7 @@ func TestEventsInARowAllArrive(t *testing.T) {
 	for range 20 {
 		check(t, d.SetLink(1, false))
 		check(t, d.SetLink(1, true))
-		check(t, d.Reregister(1))
+		check(t, d.Raise(sim.EventClientReregister, 1))
 		check(t, d.SetPKeys(1, []uint16{0xffff}))
 		want = append(want, rdma.EventPortErr, rdma.EventPortActive, rdma.EventClientReregister, rdma.EventPKeyChange)
 	}

@@ -104,9 +104,6 @@ func (d *Device) SetPKeys(port int, keys []uint16) error {
 	})
 }
 
-// Reregister sends programs the event IBV_EVENT_CLIENT_REREGISTER of a port.
-func (d *Device) Reregister(port int) error { return d.Raise(EventClientReregister, uint32(port)) }
-
 // change changes a port and tells programs.
 func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)) error {
 	return d.f.host.withDevice(d.f, d.d, func() error {
@@ -136,9 +133,6 @@ func (d *Device) Remove() error {
 		return d.f.host.changed(d.d, 0, fabric.EventDeviceFatal)
 	})
 }
-
-// Fatal sends programs the event IBV_EVENT_DEVICE_FATAL without more.
-func (d *Device) Fatal() error { return d.Raise(EventDeviceFatal, 0) }
 
 // FailQP moves a queue pair to the error state with the event
 // IBV_EVENT_QP_FATAL; what is posted on it is flushed.
@@ -183,7 +177,8 @@ func (f *Fabric) Reorder(seed uint64) {
 
 // Step executes up to n requests of paused devices, one at a time, of queue
 // pairs in the order of their creation, and returns how many it ended. Requests
-// that wait, for a receiver or a fault's end, are passed over.
+// that wait, for a receiver or a fault's end, are passed over; what one that
+// fails has flushed with it is not counted.
 func (f *Fabric) Step(n int) int {
 	return f.step(n, func(int) int { return 0 })
 }

@@ -300,8 +300,8 @@ func TestChangesOfAddresses(t *testing.T) {
 		{func() error { return d.SetGID(1, 5, sim.GIDEntry{Addr: netip.MustParseAddr("2001:db8::1")}) }, ibverbs.IBV_EVENT_GID_CHANGE},
 		{func() error { return d.SetLID(2, 77) }, ibverbs.IBV_EVENT_LID_CHANGE},
 		{func() error { return d.SetPKeys(1, []uint16{0x8005}) }, ibverbs.IBV_EVENT_PKEY_CHANGE},
-		{func() error { return d.Reregister(2) }, ibverbs.IBV_EVENT_CLIENT_REREGISTER},
-		{d.Fatal, ibverbs.IBV_EVENT_DEVICE_FATAL},
+		{func() error { return d.Raise(sim.EventClientReregister, 2) }, ibverbs.IBV_EVENT_CLIENT_REREGISTER},
+		{func() error { return d.Raise(sim.EventDeviceFatal, 0) }, ibverbs.IBV_EVENT_DEVICE_FATAL},
 	} {
 		if err := c.do(); err != nil {
 			t.Fatal(err)
