@@ -3,6 +3,7 @@ package fabric
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -57,9 +58,9 @@ func (q *QP) run(requests int) (n int) {
 	case q.Device.Removed:
 		return 0
 	case q.State == StateErr:
-		return q.flush()
+		return q.flush(requests)
 	case q.State == StateSQE:
-		return q.flushSends()
+		return q.flushSends(requests)
 	case q.broken:
 		q.Notify(EventQPFatal)
 		q.Fail()
@@ -158,7 +159,7 @@ func (q *QP) endBadly() {
 		return // each request stands for itself
 	}
 	q.State = StateSQE
-	q.flushSends()
+	q.flushSends(math.MaxInt)
 }
 
 // persist decides what to do about a request that was not answered. It

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"slices"
 	"syscall"
 )
 
@@ -177,15 +178,10 @@ func (d *Device) RemoveQP(q *QP) {
 // QP returns the queue pair of that number, nil if there is none.
 func (d *Device) QP(number uint32) *QP { return d.qps[number] }
 
-// remove deletes one element, whose order does not matter.
+// remove deletes one element.
 func remove[T comparable](s []T, v T) []T {
-	for i := range s {
-		if s[i] == v {
-			var zero T
-			s[i] = s[len(s)-1]
-			s[len(s)-1] = zero
-			return s[:len(s)-1]
-		}
+	if i := slices.Index(s, v); i >= 0 {
+		return slices.Delete(s, i, i+1)
 	}
 	return s
 }

@@ -49,9 +49,9 @@ func (q *QP) land(t *flight) {
 	q.landed = append(q.landed, t)
 }
 
-// flushSends ends all requests, and returns how many.
-func (q *QP) flushSends() (n int) {
-	for len(q.flights) > 0 || q.launch() != nil {
+// flushSends ends up to so many requests, and returns how many.
+func (q *QP) flushSends(limit int) (n int) {
+	for n < limit && (len(q.flights) > 0 || q.launch() != nil) {
 		t := q.flights[0]
 		q.land(t)
 		q.complete(&t.Request, FlushError)

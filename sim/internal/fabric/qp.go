@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"math"
 	"slices"
 	"syscall"
 )
@@ -253,7 +254,7 @@ func (q *QP) Fail() {
 		return
 	}
 	q.State = StateErr
-	q.flush()
+	q.flush(math.MaxInt)
 	if q.HasSRQ {
 		q.Notify(EventLastWQEReached)
 	}
@@ -263,14 +264,14 @@ func (q *QP) Fail() {
 // completion.
 func (q *QP) Break() { q.broken = true }
 
-// flush ends what is posted on a queue pair in ERR. It returns how many
-// requests that were.
-func (q *QP) flush() (n int) {
-	n = q.flushSends()
+// flush ends up to so many requests that are posted on a queue pair in ERR. It
+// returns how many.
+func (q *QP) flush(limit int) (n int) {
+	n = q.flushSends(limit)
 	if q.HasSRQ {
 		return n
 	}
-	for q.Queues.NextRecv(&q.recv) {
+	for n < limit && q.Queues.NextRecv(&q.recv) {
 		q.Device.fabric.complete(receiver{QP: q, queue: q.Queues}, &Arrival{Status: FlushError})
 		n++
 	}

@@ -44,3 +44,45 @@ func TestDrainedWhenAnotherProcessHasAnswered(t *testing.T) {
 		p.carry(&p.in, p.a, 100)
 	}
 }
+
+func TestTurnsAreInTheOrderOfCreation(t *testing.T) {
+	f := New(newDevice(1))
+	var order []int
+	var all []*QP
+	var work []*queues
+	for range 5 {
+		w := new(queues)
+		q := newQP(t, f.devices[0], RC, w)
+		setUp(t, q, q, 0)
+		all, work = append(all, q), append(work, w)
+	}
+	f.devices[0].RemoveQP(all[1])
+	for _, w := range work {
+		w.posted = []Request{{Op: OpNop}}
+	}
+	f.Observe = func(q *QP, _ *Request, _ Status) { order = append(order, slices.Index(all, q)) }
+	for f.Execute(func(int) int { return 0 }) {
+	}
+	if want := []int{0, 2, 3, 4}; !slices.Equal(order, want) {
+		t.Errorf("queue pairs have their turns in the order %v, want %v", order, want)
+	}
+}
+
+// What comes to a queue pair that has failed is flushed one by one, as others
+// are executed.
+func TestFlushesAreSteps(t *testing.T) {
+	for _, state := range []State{StateErr, StateSQE} {
+		f, a, _, qa, _ := newPair(t, UC)
+		a.State = state
+		qa.posted = make([]Request, 3)
+		n := 0
+		for f.Execute(func(int) int { return 0 }) {
+			if n++; len(qa.sent) != n {
+				t.Fatalf("in state %d %d are flushed after step %d", state, len(qa.sent), n)
+			}
+		}
+		if n != 3 {
+			t.Errorf("in state %d: %d steps, want 3", state, n)
+		}
+	}
+}
