@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package capi
+package capi_test
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
@@ -38,7 +39,7 @@ func library(t *testing.T, source string) string {
 func TestLoaderFindsFunctionsOnceAndTellsWhatLacks(t *testing.T) {
 	prepared := 0
 	path := library(t, "int one(void) { return 1; }\nint two(void) { return 2; }\n")
-	l := NewLoader(path, func() { prepared++ }, []Symbol{{Name: "one"}, {Name: "two"}, {Name: "three", Since: "98"}})
+	l := capi.NewLoader(path, func() { prepared++ }, []capi.Symbol{{Name: "one"}, {Name: "two"}, {Name: "three", Since: "98"}})
 	if prepared != 0 {
 		t.Error("opened before it is needed")
 	}
@@ -53,7 +54,7 @@ func TestLoaderFindsFunctionsOnceAndTellsWhatLacks(t *testing.T) {
 				}
 				addrs[i][k] = addr
 			}
-			var missing *MissingError
+			var missing *capi.MissingError
 			if _, err := l.Func(2); !errors.As(err, &missing) || missing.Symbol != "three" || missing.Since != "98" || missing.Version != "99.1" || missing.Err != nil {
 				t.Errorf("three: %v", err)
 			}
@@ -78,10 +79,10 @@ func TestLoaderFindsFunctionsOnceAndTellsWhatLacks(t *testing.T) {
 }
 
 func TestLoaderWithoutLibrary(t *testing.T) {
-	l := NewLoader("libgoverbs-has-no-such.so.1", nil, []Symbol{{Name: "one", Since: "44"}})
+	l := capi.NewLoader("libgoverbs-has-no-such.so.1", nil, []capi.Symbol{{Name: "one", Since: "44"}})
 	for range 2 {
 		_, err := l.Func(0)
-		var missing *MissingError
+		var missing *capi.MissingError
 		if !errors.As(err, &missing) || !errors.Is(err, errors.ErrUnsupported) || missing.Symbol != "one" || missing.Since != "44" || missing.Err == nil {
 			t.Errorf("%#v", err)
 		}
@@ -97,7 +98,7 @@ func TestLoaderWithBrokenLibrary(t *testing.T) {
 	if err := os.WriteFile(path, []byte("no library"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewLoader(path, nil, []Symbol{{Name: "one"}}).Func(0); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := capi.NewLoader(path, nil, []capi.Symbol{{Name: "one"}}).Func(0); err == nil || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 }
@@ -114,8 +115,8 @@ func TestProgramsThatCannotLoadLibraries(t *testing.T) {
 	for name, c := range map[string]struct {
 		env, flags, want string
 	}{
-		"static": {"CGO_ENABLED=1", `-ldflags=-linkmode external -extldflags "-static"`, ErrStatic.Error()},
-		"no cgo": {"CGO_ENABLED=0", "-ldflags=", ErrNoCgo.Error()},
+		"static": {"CGO_ENABLED=1", `-ldflags=-linkmode external -extldflags "-static"`, capi.ErrStatic.Error()},
+		"no cgo": {"CGO_ENABLED=0", "-ldflags=", capi.ErrNoCgo.Error()},
 		"broken": {"CGO_ENABLED=1", "-ldflags=", filepath.Join(broken, "lib")},
 	} {
 		t.Run(name, func(t *testing.T) {
