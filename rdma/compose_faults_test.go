@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,14 +111,9 @@ func composeLifecycle(_ context.Context, device string) error {
 	})
 }
 
-// composingVerbs are those that composing needs. Its completions raise no event.
-var composingVerbs = append([]string{"devx_create", "devx_general"}, slices.DeleteFunc(slices.Clone(makingVerbs), func(verb string) bool {
-	return verb == "create_comp_channel"
-})...)
-
 func TestAnyVerbOfComposingCanFail(t *testing.T) {
 	f, _, b := composerFabric(t)
-	failEachVerb(t, f, b.dev.Name(), composingVerbs, composeLifecycle)
+	failEachVerb(t, f, b.dev.Name(), composeLifecycle)
 }
 
 // Keys are bound by requests that the device is told of, as hardware wants it.

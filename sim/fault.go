@@ -82,10 +82,11 @@ func (s Status) String() string {
 	return cmp.Or(statusNames[s], fmt.Sprintf("Status(%d)", uint8(s)))
 }
 
-// VerbFault makes a verb fail.
+// VerbFault makes a verb fail. (After a failed alloc_uar libmlx5 crashes, which
+// takes it for success.)
 type VerbFault struct {
 	Device string        // by name; empty for any
-	Verb   string        // such as "create_qp", "reg_mr" or "open_device"; empty for any
+	Verb   string        // one of Fabric.Verbs, such as "create_qp", "reg_mr" or "open_device"; empty for any
 	Err    syscall.Errno // what it fails with; required
 
 	// After is how many matching verbs still succeed. Times is how many fail
@@ -105,7 +106,7 @@ type RequestFault struct {
 
 	Status Status        // the request ends with this error
 	Vendor uint8         // and this code; 0 is the usual one
-	Drop   bool          // its packets are lost; a reliable service sends them again
+	Drop   bool          // its packets are lost; a reliable service sends them again, a connection as often as it has retries
 	RNR    bool          // the receiver says that it is not ready; of an unreliable service it loses the message
 	Delay  time.Duration // it waits that long before it goes on, once
 
@@ -143,6 +144,9 @@ type Fault struct {
 	left    int // negative for all
 	hits    int
 }
+
+// Verbs returns the names of the verbs that can be made to fail.
+func (f *Fabric) Verbs() []string { return slices.Clone(f.verbs) }
 
 // FailVerb plans a fault of verbs.
 func (f *Fabric) FailVerb(v VerbFault) (*Fault, error) {
