@@ -98,20 +98,3 @@ func (d *Device) Raise(e Event, of uint32) error {
 		return nil
 	})
 }
-
-// port returns a port, counted from 1.
-func (d *Device) port(number int) (*fabric.Port, error) {
-	if number < 1 || number > len(d.d.Ports) {
-		return nil, fmt.Errorf("sim: port %d of %s is not in 1 to %d", number, d.d.Name, len(d.d.Ports))
-	}
-	return d.d.Ports[number-1], nil
-}
-
-// qp returns a queue pair. It wants the lock.
-func (d *Device) qp(number uint32) (*fabric.QP, error) {
-	q := d.d.QP(number)
-	if q == nil {
-		return nil, fmt.Errorf("sim: %s has no queue pair %#x", d.d.Name, number)
-	}
-	return q, nil
-}

@@ -5,28 +5,12 @@ package uverbs
 import (
 	"slices"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
-	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
-
-// Device is a device as the kernel knows it, for all who open it.
-type Device struct {
-	*fabric.Device
-	Number       uint32 // of the device file, as in fstat
-	NodeGUID     [8]byte
-	VendorID     uint32
-	VendorPartID uint32
-	FWVer        uint64
-	CompVectors  int
-	Driver       Driver
-
-	objects map[kind]int // that there are, in all openings
-}
 
 // Context is a device that a program opened: what the kernel keeps per open
 // file.
@@ -103,12 +87,6 @@ func (c *Context) CloseEvents(id uint64) bool {
 		}
 	}
 	return false
-}
-
-// raise writes an asynchronous event.
-func raise(to *eventFile, element uint64, t fabric.EventType, n *counted) {
-	e := uapi.AsyncEvent{Element: element, Type: uint32(t)}
-	to.put(unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))), n)
 }
 
 // Raise tells the program of a change at a port, or at the device as a whole if

@@ -6,10 +6,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goverbs/goverbs/sim/internal/fabric"
 	"github.com/goverbs/goverbs/sim/internal/interpose"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
 // eventFile is what a program reads events from: a pipe whose records are
@@ -119,4 +123,73 @@ func (e *eventFile) close() {
 	interpose.RemoveFile(e.id)
 	unix.Close(e.write)
 	unix.Close(e.peek)
+}
+
+// raise writes an asynchronous event.
+func raise(to *eventFile, element uint64, t fabric.EventType, n *counted) {
+	e := uapi.AsyncEvent{Element: element, Type: uint32(t)}
+	to.put(unsafe.Slice((*byte)(unsafe.Pointer(&e)), int(unsafe.Sizeof(e))), n)
+}
+
+// eventSource is an object that has asynchronous events.
+type eventSource struct {
+	handle uint64     // the library's name for it
+	file   *eventFile // where they go
+	async  counted
+}
+
+// raise tells the program of one.
+func (s *eventSource) raise(t fabric.EventType) { raise(s.file, s.handle, t, &s.async) }
+
+// forget takes back what the program has not read.
+func (s *eventSource) forget() { s.file.forget(s.handle, &s.async) }
+
+// fileOf returns the one of files whose descriptor an attribute names, other if
+// it is not there.
+func fileOf(r *uapi.Request, attr uint16, files []*eventFile, other *eventFile) (*eventFile, error) {
+	fd, ok := r.Handle(attr)
+	if !ok {
+		return other, nil
+	}
+	for _, e := range files {
+		if e.fd == int(int32(fd)) {
+			return e, nil
+		}
+	}
+	return nil, syscall.EBADF
+}
+
+// asyncFile returns where a new object's asynchronous events go.
+func (c *Context) asyncFile(r *uapi.Request, attr uint16) (*eventFile, error) {
+	return fileOf(r, attr, c.async, c.firstAsync())
+}
+
+// firstAsync returns the first file of asynchronous events, nil without one.
+func (c *Context) firstAsync() *eventFile {
+	if len(c.async) == 0 {
+		return nil
+	}
+	return c.async[0]
+}
+
+// createAsync makes a file of asynchronous events. Who imports a device by its
+// descriptor has one beside that of who opened it.
+func (c *Context) createAsync(r *uapi.Request) error {
+	e, err := newEventFile(int(unsafe.Sizeof(uapi.AsyncEvent{})))
+	if err != nil {
+		return err
+	}
+	c.async = append(c.async, e)
+	r.SetHandle(uapi.AttrAsyncEventFD, uint32(e.fd))
+	return nil
+}
+
+func (c *Context) createChannel(r *uapi.Request) error {
+	e, err := newEventFile(int(unsafe.Sizeof(uapi.CompEvent{})))
+	if err != nil {
+		return err
+	}
+	c.channels = append(c.channels, e)
+	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateCompChannelResp{FD: uint32(e.fd)})
+	return nil
 }

@@ -14,12 +14,30 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
-func (c *Context) allocPD(r *uapi.Request) error {
-	p := c.device.NewPD()
-	h := c.add(&pd{PD: p})
-	uapi.Out(r, uapi.AttrCoreOut, uapi.AllocPDResp{Handle: h})
-	c.device.Driver.pd(r, p)
-	return nil
+// mr is a memory region.
+type mr struct {
+	uses
+	needs
+	*fabric.MR
+	mapped   []byte // of a dmabuf
+	onDevice bool
+	pinned   uint64 // bytes that count against the limit of locked memory
+}
+
+func (m *mr) kind() kind {
+	if m.Window {
+		return kindMW
+	}
+	return kindMR
+}
+
+func (m *mr) destroy(c *Context) {
+	c.device.RemoveMR(m.MR)
+	pinned.Add(-m.pinned)
+	if m.mapped != nil {
+		// Can't fail for what mmap returned.
+		_ = unix.Munmap(m.mapped)
+	}
 }
 
 // pagesOf returns the pages of a region, as an address and a length. A region
@@ -257,31 +275,5 @@ func (c *Context) queryMR(r *uapi.Request) error {
 	uapi.Out(r, uapi.AttrMRQueryRKey, m.Key)
 	uapi.Out(r, uapi.AttrMRQueryLength, m.Len)
 	uapi.Out(r, uapi.AttrMRQueryIOVA, m.IOVA)
-	return nil
-}
-
-func (c *Context) createAH(r *uapi.Request) error {
-	in := uapi.In[uapi.CreateAH](r, uapi.AttrCoreIn)
-	p, err := lookupForWrite[*pd](c, in.PDHandle)
-	if err != nil {
-		return err
-	}
-	port := c.device.Port(in.Attr.Port)
-	if port == nil {
-		return syscall.EINVAL
-	}
-	if in.Attr.IsGlobal != 0 {
-		if _, ok := port.GID(int(in.Attr.SGIDIndex)); !ok {
-			return syscall.EINVAL
-		}
-	} else if port.LinkLayer == fabric.LinkEthernet {
-		return syscall.EINVAL
-	}
-	release, err := c.device.Driver.ah(c, r, p.PD, &in.Attr)
-	if err != nil {
-		return err
-	}
-	h := c.add(&ah{needs: needs{p}, release: release})
-	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateAHResp{Handle: h})
 	return nil
 }

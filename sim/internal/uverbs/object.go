@@ -5,10 +5,7 @@ package uverbs
 import (
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/goverbs/goverbs/sim/internal/fabric"
-	"github.com/goverbs/goverbs/sim/internal/mlx5"
+	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
 // object is what a handle stands for.
@@ -58,176 +55,6 @@ type needs []object
 
 func (n needs) parents() []object { return n }
 
-// eventSource is an object that has asynchronous events.
-type eventSource struct {
-	handle uint64     // the library's name for it
-	file   *eventFile // where they go
-	async  counted
-}
-
-// raise tells the program of one.
-func (s *eventSource) raise(t fabric.EventType) { raise(s.file, s.handle, t, &s.async) }
-
-// forget takes back what the program has not read.
-func (s *eventSource) forget() { s.file.forget(s.handle, &s.async) }
-
-// pd is a protection domain.
-type pd struct {
-	uses
-	needs
-	*fabric.PD
-}
-
-func (*pd) kind() kind { return kindPD }
-
-func (*pd) destroy(*Context) {}
-
-// mr is a memory region.
-type mr struct {
-	uses
-	needs
-	*fabric.MR
-	mapped   []byte // of a dmabuf
-	onDevice bool
-	pinned   uint64 // bytes that count against the limit of locked memory
-}
-
-func (m *mr) kind() kind {
-	if m.Window {
-		return kindMW
-	}
-	return kindMR
-}
-
-func (m *mr) destroy(c *Context) {
-	c.device.RemoveMR(m.MR)
-	pinned.Add(-m.pinned)
-	if m.mapped != nil {
-		// Can't fail for what mmap returned.
-		_ = unix.Munmap(m.mapped)
-	}
-}
-
-// ah is an address handle.
-type ah struct {
-	uses
-	needs
-	release func() // of the device's own; may be nil
-}
-
-func (*ah) kind() kind { return kindAH }
-
-func (a *ah) destroy(c *Context) {
-	if a.release != nil {
-		a.release()
-	}
-}
-
-// uar is a page of doorbells.
-type uar struct {
-	uses
-	needs
-	pageRange
-	registers mlx5.Registers
-}
-
-func (*uar) kind() kind { return kindNone }
-
-func (u *uar) destroy(c *Context) { c.pages.free(u.pageRange) }
-
-// cq is a completion queue.
-type cq struct {
-	uses
-	needs
-	eventSource
-	fabric.Poller // the device's queue
-	pages         []pageRange
-	channel       *eventFile
-	events        counted // of the channel
-}
-
-func (*cq) kind() kind { return kindCQ }
-
-func (q *cq) destroy(c *Context) {
-	c.pages.free(q.pages...)
-	if q.channel != nil {
-		c.fabric.RemovePoller(q)
-		q.channel.forget(q.handle, &q.events)
-	}
-	q.forget()
-}
-
-// xrcd is a domain of extended connections.
-type xrcd struct {
-	uses
-	needs
-	*fabric.XRCD
-}
-
-func (*xrcd) kind() kind { return kindXRCD }
-
-func (x *xrcd) destroy(c *Context) { c.device.CloseXRCD(x.XRCD) }
-
-// srq is a shared receive queue.
-type srq struct {
-	uses
-	needs
-	eventSource
-	*mlx5.SRQ
-	fabric        fabric.SRQ
-	completions   *cq // of an extended connection's
-	maxWR, maxSGE uint32
-}
-
-func (*srq) kind() kind { return kindSRQ }
-
-func (s *srq) destroy(c *Context) {
-	c.device.RemoveSRQ(&s.fabric)
-	s.forget()
-}
-
-// qp is a queue pair, or one more opening of it. It implements fabric.Owner.
-type qp struct {
-	uses
-	needs
-	eventSource
-	*fabric.QP
-	send   *cq // nil for the receiving end of extended connections
-	shared *srq
-	pages  []pageRange
-	cap    capabilities
-	sigAll bool
-	uar    *uar // where it rings, if that matters
-}
-
-// Raise implements fabric.Owner. Events of completion and shared queues are
-// those of the queues that this one uses, if it has them.
-func (q *qp) Raise(t fabric.EventType) {
-	switch t {
-	case fabric.EventCQError:
-		if q.send != nil {
-			q.send.raise(t)
-		}
-	case fabric.EventSRQError, fabric.EventSRQLimit:
-		if q.shared != nil {
-			q.shared.raise(t)
-		}
-	default:
-		q.raise(t)
-	}
-}
-
-func (*qp) kind() kind { return kindQP }
-
-func (q *qp) destroy(c *Context) {
-	q.Disown(q)
-	if q.uar != nil {
-		q.uar.registers.Leave()
-	}
-	c.pages.free(q.pages...)
-	q.forget()
-}
-
 // table maps handles to objects.
 type table struct {
 	objects []object // the handle is the index; 0 is not one
@@ -269,6 +96,15 @@ func lookup[T object](t *table, h uint32) (o T, err error) {
 		}
 	}
 	return o, syscall.ENOENT
+}
+
+// optional looks up the object that an attribute names, if it is there.
+func optional[T object](c *Context, r *uapi.Request, attr uint16) (o T, err error) {
+	h, ok := r.Handle(attr)
+	if !ok {
+		return o, nil
+	}
+	return lookup[T](&c.objects, h)
 }
 
 // lookupForWrite is lookup for write commands, which say EINVAL.

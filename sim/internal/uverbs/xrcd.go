@@ -11,6 +11,17 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
+// xrcd is a domain of extended connections.
+type xrcd struct {
+	uses
+	needs
+	*fabric.XRCD
+}
+
+func (*xrcd) kind() kind { return kindXRCD }
+
+func (x *xrcd) destroy(c *Context) { c.device.CloseXRCD(x.XRCD) }
+
 // openXRCD opens a domain of extended connections: that of a file, or one of
 // its own.
 func (c *Context) openXRCD(r *uapi.Request) error {

@@ -10,201 +10,50 @@ import (
 	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
 
+// qp is a queue pair, or one more opening of it. It implements fabric.Owner.
+type qp struct {
+	uses
+	needs
+	eventSource
+	*fabric.QP
+	send   *cq // nil for the receiving end of extended connections
+	shared *srq
+	pages  []pageRange
+	cap    capabilities
+	sigAll bool
+	uar    *uar // where it rings, if that matters
+}
+
+// Raise implements fabric.Owner. Events of completion and shared queues are
+// those of the queues that this one uses, if it has them.
+func (q *qp) Raise(t fabric.EventType) {
+	switch t {
+	case fabric.EventCQError:
+		if q.send != nil {
+			q.send.raise(t)
+		}
+	case fabric.EventSRQError, fabric.EventSRQLimit:
+		if q.shared != nil {
+			q.shared.raise(t)
+		}
+	default:
+		q.raise(t)
+	}
+}
+
+func (*qp) kind() kind { return kindQP }
+
+func (q *qp) destroy(c *Context) {
+	q.Disown(q)
+	if q.uar != nil {
+		q.uar.registers.Leave()
+	}
+	c.pages.free(q.pages...)
+	q.forget()
+}
+
 // capabilities are what a queue pair was created with.
 type capabilities = uapi.QPCap
-
-// optional looks up the object that an attribute names, if it is there.
-func optional[T object](c *Context, r *uapi.Request, attr uint16) (o T, err error) {
-	h, ok := r.Handle(attr)
-	if !ok {
-		return o, nil
-	}
-	return lookup[T](&c.objects, h)
-}
-
-// fileOf returns the one of files whose descriptor an attribute names, other if
-// it is not there.
-func fileOf(r *uapi.Request, attr uint16, files []*eventFile, other *eventFile) (*eventFile, error) {
-	fd, ok := r.Handle(attr)
-	if !ok {
-		return other, nil
-	}
-	for _, e := range files {
-		if e.fd == int(int32(fd)) {
-			return e, nil
-		}
-	}
-	return nil, syscall.EBADF
-}
-
-// asyncFile returns where a new object's asynchronous events go.
-func (c *Context) asyncFile(r *uapi.Request, attr uint16) (*eventFile, error) {
-	return fileOf(r, attr, c.async, c.firstAsync())
-}
-
-// firstAsync returns the first file of asynchronous events, nil without one.
-func (c *Context) firstAsync() *eventFile {
-	if len(c.async) == 0 {
-		return nil
-	}
-	return c.async[0]
-}
-
-func (c *Context) createCQ(r *uapi.Request) error {
-	channel, err := fileOf(r, uapi.AttrCQChannel, c.channels, nil)
-	if err != nil {
-		return err
-	}
-	file, err := c.asyncFile(r, uapi.AttrCQEventFD)
-	if err != nil {
-		return err
-	}
-	entries := uint32(r.Uint(uapi.AttrCQEntries))
-	switch {
-	case entries == 0 || int(entries) > c.device.Limits.MaxCQE || r.Uint(uapi.AttrCQVector) >= uint64(c.device.CompVectors):
-		return syscall.EINVAL
-	case r.Uint(uapi.AttrCQFlags)&^uapi.CQTimestamps != 0:
-		return syscall.EOPNOTSUPP
-	}
-	q := &cq{channel: channel, eventSource: eventSource{handle: r.Uint(uapi.AttrCQUserHandle), file: file}}
-	var notify func()
-	if channel != nil {
-		event := uapi.CompEvent{CQHandle: q.handle}
-		record := unsafe.Slice((*byte)(unsafe.Pointer(&event)), int(unsafe.Sizeof(event)))
-		notify = func() { channel.put(record, &q.events) }
-	}
-	failed := func() { q.raise(fabric.EventCQError) }
-	if err := c.device.Driver.createCQ(c, r, q, int(entries), notify, failed); err != nil {
-		return err
-	}
-	if channel != nil {
-		c.fabric.AddPoller(q)
-	}
-	uapi.Out(r, uapi.AttrCQRespCQE, entries)
-	r.SetHandle(uapi.AttrCQHandle, c.add(q))
-	return nil
-}
-
-func (c *Context) destroyCQ(r *uapi.Request) error {
-	h, _ := r.Handle(uapi.AttrCQHandle)
-	q, err := take[*cq](c, h)
-	if err != nil {
-		return err
-	}
-	uapi.Out(r, uapi.AttrDestroyResp, uapi.DestroyCQResp{CompEventsReported: uint32(q.events), AsyncEventsReported: uint32(q.async)})
-	return nil
-}
-
-func (c *Context) resizeCQ(r *uapi.Request) error {
-	in := uapi.In[uapi.ResizeCQ](r, uapi.AttrCoreIn)
-	q, err := lookupForWrite[*cq](c, in.Handle)
-	if err != nil || in.CQE == 0 || int(in.CQE) > c.device.Limits.MaxCQE {
-		return syscall.EINVAL
-	}
-	c.fabric.Turn() // what completes by then counts
-	if err := q.resize(r, int(in.CQE)); err != nil {
-		return err
-	}
-	uapi.Out(r, uapi.AttrCoreOut, uapi.ResizeCQResp{CQE: in.CQE})
-	return nil
-}
-
-// Types of shared receive queues.
-const (
-	srqBasic = 0
-	srqXRC   = 1
-)
-
-func (c *Context) createSRQ(r *uapi.Request) error {
-	t := r.Uint(uapi.AttrSRQType)
-	if t != srqBasic && t != srqXRC {
-		return syscall.EOPNOTSUPP
-	}
-	ph, _ := r.Handle(uapi.AttrSRQPD)
-	p, err := lookup[*pd](&c.objects, ph)
-	if err != nil {
-		return err
-	}
-	l := &c.device.Limits
-	file, err := c.asyncFile(r, uapi.AttrSRQEventFD)
-	if err != nil {
-		return err
-	}
-	s := &srq{needs: needs{p}, eventSource: eventSource{handle: r.Uint(uapi.AttrSRQUserHandle), file: file},
-		maxWR: uint32(r.Uint(uapi.AttrSRQMaxWR)), maxSGE: uint32(r.Uint(uapi.AttrSRQMaxSGE))}
-	s.fabric.PD = p.PD
-	if int(s.maxWR) > l.MaxSRQWR || int(s.maxSGE) > l.MaxSRQSGE {
-		return syscall.EINVAL
-	}
-	domain, err := optional[*xrcd](c, r, uapi.AttrSRQXRCD)
-	if err != nil {
-		return err
-	}
-	completions, err := optional[*cq](c, r, uapi.AttrSRQCQ)
-	if err != nil {
-		return err
-	}
-	if t == srqXRC {
-		if domain == nil || completions == nil {
-			return syscall.EINVAL
-		}
-		s.needs, s.completions = append(s.needs, domain, completions), completions
-		s.fabric.XRCD = domain.XRCD
-	}
-	if err := s.begin(c, r); err != nil {
-		return err
-	}
-	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
-	s.Limited = func() { s.raise(fabric.EventSRQLimit) }
-	s.Failed = func() { s.raise(fabric.EventSRQError) }
-	h := c.add(s)
-	uapi.Out(r, uapi.AttrSRQRespMaxWR, s.maxWR)
-	uapi.Out(r, uapi.AttrSRQRespMaxSGE, s.maxSGE)
-	uapi.Out(r, uapi.AttrSRQRespNum, s.fabric.Num)
-	r.SetHandle(uapi.AttrSRQHandle, h)
-	return nil
-}
-
-// Attributes of modifySRQ.
-const (
-	srqMaxWR = 1 << 0
-	srqLimit = 1 << 1
-)
-
-func (c *Context) modifySRQ(r *uapi.Request) error {
-	in := uapi.In[uapi.ModifySRQ](r, uapi.AttrCoreIn)
-	s, err := lookupForWrite[*srq](c, in.Handle)
-	if err != nil || in.Mask&^(srqMaxWR|srqLimit) != 0 || in.Mask&srqMaxWR != 0 { // mlx5 can't resize
-		return syscall.EINVAL
-	}
-	if in.Mask&srqLimit != 0 {
-		if in.Limit >= s.maxWR {
-			return syscall.EINVAL
-		}
-		s.Limit = int(in.Limit)
-	}
-	return nil
-}
-
-func (c *Context) querySRQ(r *uapi.Request) error {
-	in := uapi.In[uapi.QuerySRQ](r, uapi.AttrCoreIn)
-	s, err := lookupForWrite[*srq](c, in.Handle)
-	if err != nil {
-		return err
-	}
-	uapi.Out(r, uapi.AttrCoreOut, uapi.QuerySRQResp{MaxWR: s.maxWR, MaxSGE: s.maxSGE, Limit: uint32(s.Limit)})
-	return nil
-}
-
-func (c *Context) destroySRQ(r *uapi.Request) error {
-	h, _ := r.Handle(uapi.AttrSRQHandle)
-	s, err := take[*srq](c, h)
-	if err != nil {
-		return err
-	}
-	uapi.Out(r, uapi.AttrDestroyResp, uapi.DestroyResp{EventsReported: uint32(s.async)})
-	return nil
-}
 
 func (c *Context) createQP(r *uapi.Request) error {
 	t := fabric.QPType(r.Uint(uapi.AttrQPType))
