@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/handle"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
+	"github.com/goverbs/goverbs/rdma/raw"
 	"github.com/goverbs/goverbs/sim"
 )
 
@@ -259,4 +260,48 @@ func TestCloseReportsWhatTheDeviceHadNotBegun(t *testing.T) {
 			t.Errorf("one more completion: %+v, error %v", more[0], err)
 		}
 	}, rdma.RC, rdma.UD, rdma.SRD)
+}
+
+// Who waits for a queue pair that is closed is told at once, also while somebody
+// else has its C object.
+func TestCloseEndsWaitsWhileTheObjectIsHeld(t *testing.T) {
+	s := newSide(t, rdmatest.Devices(t, 1)[0], nil)
+	_, release, err := raw.QP(s.qp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	recv, err := s.qp.StartRecv(deadline(t), s.mem.View())
+	check(t, err)
+	check(t, s.qp.Close())
+	if err := recv.Wait(deadline(t)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("wait: %v, want os.ErrClosed", err)
+	}
+}
+
+// What arrived before a target was closed is not lost, and not called flushed.
+func TestClosedTargetReportsWhatArrived(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, device, rdmatest.DynamicConnections)
+	s := newSite(t, device)
+	cq := newCQ(t, s.dev)
+	target, err := s.dom.CreateDCTarget(&rdma.QPConfig{CQ: cq})
+	rdmatest.SkipUnsupported(t, err)
+	check(t, err)
+	initiator, err := s.dom.CreateDCInitiator(nil)
+	check(t, err)
+	defer func() { check(t, initiator.Close()) }()
+	peer, err := initiator.Peer(deadline(t), endpointOf(t, target))
+	check(t, err)
+	_, err = target.RecvBatch().Recv(slice(t, s.mem, 0, 8), 1).Recv(slice(t, s.mem, 8, 8), 2).Post()
+	check(t, err)
+	check(t, peer.Send(deadline(t), slice(t, s.mem, 16, 8)))
+	check(t, target.Close())
+	wcs := waitFor(t, cq, 2)
+	if wc := wcs[0]; wc.Token != 1 || wc.Bytes != 8 || wc.Err() != nil {
+		t.Errorf("completion of the message: %+v", wc)
+	}
+	if wc := wcs[1]; wc.Token != 2 || wc.Status != rdma.WCWRFlushErr {
+		t.Errorf("completion of the other receive: %+v, want it flushed", wc)
+	}
 }

@@ -255,6 +255,7 @@ func (q *queuePair) create(sendCQ, recvCQ *completionQueue) (err error) {
 	q.h = handle.New(handle.Spec{
 		Kind: "QP", Name: fmt.Sprintf("%s, %#x", q.device, q.num), Log: q.cfg.Logger,
 		Parents: []*handle.Handle{q.dom.h, sendCQ.h, recvCQ.h},
+		Closing: func() { q.flush() },
 		Destroy: q.destroy,
 	})
 	return nil
@@ -372,10 +373,12 @@ const closeTimeout = 5 * time.Second
 
 // destroy flushes, reports, and ends the C object.
 func (q *queuePair) destroy() error {
-	if q.inFlight() > 0 && q.srq == nil { // what is in a shared queue ends with that
-		// A device that refuses to flush has nothing to wait for.
-		if err := q.modify(&QPAttr{Mask: QPAttrState, State: QPErr}); err == nil {
-			q.drain(closeTimeout)
+	switch {
+	case q.flush():
+		q.drain(closeTimeout)
+	case q.inFlight() > 0:
+		for _, wq := range q.workQueues() {
+			wq.cq.collect() // what ended before, which the library forgets
 		}
 	}
 	if err := q.destroyRaw(); err != nil {
@@ -392,6 +395,15 @@ func (q *queuePair) destroy() error {
 		err = errors.Join(err, q.private.h.Close())
 	}
 	return err
+}
+
+// flush has the device end the requests in flight, and tells whether it will.
+// Those who wait for them are told, even where others still hold the queue pair.
+func (q *queuePair) flush() bool {
+	if q.inFlight() == 0 || q.srq != nil { // what is in a shared queue ends with that
+		return false
+	}
+	return q.modify(&QPAttr{Mask: QPAttrState, State: QPErr}) == nil
 }
 
 func (q *queuePair) destroyRaw() error {

@@ -14,6 +14,10 @@ type Spec struct {
 	Kind string // what it is, in the words of the public API: "Memory"
 	Name string // which one: "mlx5_0, 2 MiB"
 
+	// Closing ends what waits for the thing, if not nil. It runs once, when the
+	// owner closes the handle, before the owner's reference is given up.
+	Closing func()
+
 	// Destroy ends the thing. It runs once, when the last reference is given
 	// up, in the goroutine that gave it up. It must not refer to the object
 	// that the handle is guarded by, or that object is never collected.
@@ -118,6 +122,9 @@ func (h *Handle) Close() error {
 	}
 	h.guard.Stop()
 	h.reportChildren()
+	if h.spec.Closing != nil {
+		h.spec.Closing()
+	}
 	return h.drop(1)
 }
 
