@@ -29,6 +29,13 @@ func TestQueuesWhoseMemoryIsGone(t *testing.T) {
 	}{
 		{"nothing", func(x, y *rig, s *SRQ) {}, nil, nil, 0, 0},
 		{"the send queue", func(x, y *rig, s *SRQ) { x.sq = gone }, []fabric.EventType{fatal}, nil, 0, 0},
+		{"what was rung for", func(x, y *rig, s *SRQ) {
+			page := newMemory(4096)
+			x.cfg.Registers = &Registers{Page: page.addr()}
+			copy(page.bytes()[firstRegister:], x.sendRing()[:8])
+			x.sq = gone
+			t.Cleanup(func() { _ = page.bytes() })
+		}, []fabric.EventType{fatal}, nil, 0, 0},
 		{"its doorbell record", func(x, y *rig, s *SRQ) { x.cfg.Record = gone }, []fabric.EventType{fatal}, nil, 0, 0},
 		{"the receive queue", func(x, y *rig, s *SRQ) { y.rq = gone }, nil, []fabric.EventType{fatal}, 0, 0},
 		{"its doorbell record", func(x, y *rig, s *SRQ) { y.cfg.Record = gone }, nil, []fabric.EventType{fatal}, 0, 0},

@@ -99,7 +99,8 @@ func (q *QP) NextSend(r *fabric.Request) (ok bool) {
 	// What is flushed the device finds by the record.
 	strict := q.cfg.Registers.heard() && q.Fabric.State != fabric.StateErr
 	if strict {
-		if rung, ok = q.cfg.Registers.find(q.Fabric.Num, index); !ok {
+		var heard bool
+		if rung, heard = q.cfg.Registers.find(q.Fabric.Num, index); !heard {
 			return false
 		}
 	}
