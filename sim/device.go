@@ -10,9 +10,9 @@ import (
 // Device is one of a fabric's devices, as a test handles it. Its methods are safe
 // for concurrent use, also with programs that use the device.
 //
-// Those that change something return an error where a port, an index or a value
-// is not one of the device's, when the fabric is closed, and where devices can't
-// be emulated; then nothing has changed.
+// Those that change something return an error when the fabric is closed, besides
+// those that they name themselves; then nothing has changed. If only the files can't
+// be written that describe devices, the error says so, and the change is made.
 type Device struct {
 	f *Fabric
 	d *fabric.Device
@@ -21,7 +21,7 @@ type Device struct {
 // SetLink connects or disconnects a port, counted from 1. Programs that have
 // the device open get the event IBV_EVENT_PORT_ACTIVE or IBV_EVENT_PORT_ERR.
 // Requests wait for a link to come back, but not longer than
-// [Config.Patience].
+// [Config.Patience]. It returns an error if there is no such port.
 func (d *Device) SetLink(port int, up bool) error {
 	return d.change(port, func(p *fabric.Port) (fabric.EventType, error) {
 		p.Up = up
@@ -32,8 +32,9 @@ func (d *Device) SetLink(port int, up bool) error {
 	})
 }
 
-// SetGID changes an entry of a port's GID table; an entry with an invalid
-// address is empty. Programs get the event IBV_EVENT_GID_CHANGE.
+// SetGID changes an entry of a port's GID table, the first being 0; an entry with
+// an invalid address is empty. Programs get the event IBV_EVENT_GID_CHANGE. It
+// returns an error if there is no such port, index or type.
 func (d *Device) SetGID(port, index int, entry GIDEntry) error {
 	return d.change(port, func(p *fabric.Port) (fabric.EventType, error) {
 		if index < 0 || index >= len(p.GIDs) {
@@ -49,11 +50,15 @@ func (d *Device) SetGID(port, index int, entry GIDEntry) error {
 }
 
 // SetLID changes an InfiniBand port's local identifier. Programs get the event
-// IBV_EVENT_LID_CHANGE.
+// IBV_EVENT_LID_CHANGE. It returns an error if there is no such port, it is not an
+// InfiniBand one, or lid is not in 1 to 0xbfff.
 func (d *Device) SetLID(port int, lid uint16) error {
 	return d.change(port, func(p *fabric.Port) (fabric.EventType, error) {
-		if p.LinkLayer != fabric.LinkInfiniBand || lid == 0 || lid >= firstMulticastLID {
-			return 0, fmt.Errorf("sim: LID %#x on a port of %s", lid, d.d.Name)
+		switch {
+		case p.LinkLayer != fabric.LinkInfiniBand:
+			return 0, fmt.Errorf("sim: port %d of %s has no LID: it is not InfiniBand", port, d.d.Name)
+		case lid == 0 || lid >= firstMulticastLID:
+			return 0, fmt.Errorf("sim: LID %#x is not in 0x1 to %#x", lid, firstMulticastLID-1)
 		}
 		p.LID = lid
 		return fabric.EventLIDChange, nil
@@ -61,7 +66,8 @@ func (d *Device) SetLID(port int, lid uint16) error {
 }
 
 // SetPKeys changes a port's partition keys. Programs get the event
-// IBV_EVENT_PKEY_CHANGE. The table keeps its length.
+// IBV_EVENT_PKEY_CHANGE. The table keeps its length: it returns an error if keys
+// has another, or there is no such port.
 func (d *Device) SetPKeys(port int, keys []uint16) error {
 	return d.change(port, func(p *fabric.Port) (fabric.EventType, error) {
 		if len(keys) != len(p.PKeys) {
@@ -90,7 +96,8 @@ func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)
 
 // Remove takes the device away as if it were unplugged: programs get the event
 // IBV_EVENT_DEVICE_FATAL, then every verb fails with EIO; the device is no
-// longer listed, and its peers wait for it in vain. It does not come back.
+// longer listed, and its peers wait for it in vain. It does not come back. To
+// remove it again does nothing.
 func (d *Device) Remove() error {
 	return d.f.host.withDevice(d.f, d.d, func() error {
 		if d.d.Removed {
@@ -103,7 +110,8 @@ func (d *Device) Remove() error {
 }
 
 // FailQP moves a queue pair to the error state with the event
-// IBV_EVENT_QP_FATAL; what is posted on it is flushed.
+// IBV_EVENT_QP_FATAL; what is posted on it is flushed. It returns an error if the
+// device has no queue pair of that number.
 func (d *Device) FailQP(number uint32) error {
 	return d.f.host.withDevice(d.f, d.d, func() error {
 		q, err := d.qp(number)
