@@ -175,11 +175,12 @@ func TestFailureIsTheCauseOfWhatIsFlushed(t *testing.T) {
 	}
 }
 
-// A receiver that is long not ready only delays; so do lost packets.
+// A receiver that is long not ready only delays; so do packets that are lost as
+// often as there are retries.
 func TestTransfersOutlastTrouble(t *testing.T) {
 	for name, trouble := range map[string]sim.RequestFault{
 		"RNR storm":    {Op: sim.Send, RNR: true, Times: 200},
-		"lost packets": {Drop: true, After: 3, Times: 50},
+		"lost packets": {Drop: true, After: 3, Times: 7},
 		"slow network": {Delay: time.Millisecond, Times: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,6 +211,16 @@ func TestRNRStormEndsWhereRetriesDo(t *testing.T) {
 	wantStatus(t, "a message", a.qp.Send(deadline(t), slice(t, a.mem, 0, 8)), rdma.WCRNRRetryExcErr)
 	if storm.Hits() != 4 {
 		t.Errorf("tried %d times, want once and 3 retries", storm.Hits())
+	}
+}
+
+// Packets that get lost for ever are sent again as often as was asked for.
+func TestLossesEndWhereRetriesDo(t *testing.T) {
+	f, a, b := fabricPair(t, nil, &rdma.QPConfig{Config: rdma.Config{RetryCount: 2}})
+	loss := plan(t, f.FailRequest, sim.RequestFault{Drop: true, Times: -1})
+	wantStatus(t, "a write", a.qp.Write(deadline(t), slice(t, a.mem, 0, 8), b.mem.Remote()), rdma.WCRetryExcErr)
+	if loss.Hits() != 3 {
+		t.Errorf("sent %d times, want once and 2 retries", loss.Hits())
 	}
 }
 

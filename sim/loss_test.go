@@ -72,3 +72,24 @@ func TestUnreliableServicesLoseMessages(t *testing.T) {
 		})
 	}
 }
+
+// What is lost is sent again as often as the connection has retries: seven times.
+func TestLossesExhaustRetries(t *testing.T) {
+	for times, want := range map[int]ibverbs.WCStatus{7: ibverbs.IBV_WC_SUCCESS, 8: ibverbs.IBV_WC_RETRY_EXC_ERR} {
+		t.Run(strconv.Itoa(times), func(t *testing.T) {
+			f, a, b := ordered(t, nil, endConfig{})
+			w := request{op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey}
+			for range 2 { // each request has its own
+				fault := failRequest(t, f, sim.RequestFault{Drop: true, Times: times})
+				w.id++
+				a.post(w)
+				if a.waitSend(w.id, want); fault.Hits() != times {
+					t.Errorf("%d losses, want %d", fault.Hits(), times)
+				}
+				if want != ibverbs.IBV_WC_SUCCESS {
+					break
+				}
+			}
+		})
+	}
+}

@@ -4,7 +4,9 @@ package sim_test
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -39,7 +41,7 @@ func (n *node) lidAt(port uint8) uint16 {
 func (e *end) connectOver(own place, peer *end, path ibverbs.AHAttr) {
 	e.t.Helper()
 	path.PortNum, path.GRH.SGIDIndex = own.port, own.gid
-	e.attr.PortNum, e.attr.PathMTU, e.attr.DestQPNum, e.attr.AHAttr = own.port, ibverbs.IBV_MTU_4096, ibverbs.QPNum(peer.qp), path
+	e.attr.PortNum, e.attr.PathMTU, e.attr.DestQPNum, e.attr.AHAttr = own.port, cmp.Or(e.attr.PathMTU, ibverbs.IBV_MTU_4096), ibverbs.QPNum(peer.qp), path
 	e.attr.MaxDestRDAtomic, e.attr.MinRNRTimer, e.attr.RNRRetry = 16, 1, 7
 	if err := e.modify(ibverbs.IBV_QPS_INIT, rcInit); err != nil {
 		e.t.Fatalf("to INIT: %v", err)
@@ -285,4 +287,58 @@ func TestAddressThatIsTakenAway(t *testing.T) {
 		}
 		checkWrite(t, a, b, false)
 	})
+}
+
+// Ends that count packets from different numbers don't understand each other.
+func TestPacketNumbersOfBothEndsMatch(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		sends   uint32
+		expects uint32
+		arrives bool
+	}{
+		{"the same", 0xfffffe, 0xfffffe, true},
+		{"another", 5, 6, false},
+		{"more than 24 bits", 0x1000005, 5, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			newFabric(t, nil)
+			a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+			a.attr.SQPSN, b.attr.RQPSN = c.sends, c.expects
+			connect(a, b)
+			checkWrite(t, a, b, c.arrives)
+		})
+	}
+	t.Run("unreliable", func(t *testing.T) {
+		newFabric(t, nil)
+		a := openNode(t, "sim_mlx5_0").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+		b := openNode(t, "sim_mlx5_1").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+		a.attr.SQPSN = 7
+		connectUC(a, b)
+		checkWrite(t, a, b, true)
+	})
+}
+
+// Ends that split messages differently understand those of one packet.
+func TestPacketSizesOfBothEndsMatch(t *testing.T) {
+	for _, small := range []int{0, 1} {
+		t.Run(strconv.Itoa(small), func(t *testing.T) {
+			newFabric(t, nil)
+			ends := []*end{openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})}
+			a, b := ends[0], ends[1]
+			ends[small].attr.PathMTU = ibverbs.IBV_MTU_512
+			a.connectOver(place{1, gidIndex}, b, ibverbs.AHAttr{IsGlobal: 1, GRH: ibverbs.GlobalRoute{DGID: b.gid()}})
+			b.connectOver(place{1, gidIndex}, a, ibverbs.AHAttr{IsGlobal: 1, GRH: ibverbs.GlobalRoute{DGID: a.gid()}})
+			write := func(n int, want ibverbs.WCStatus) {
+				t.Helper()
+				a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, n}}, remote: addr(b.buf), rkey: b.mr.RKey})
+				a.waitSend(1, want)
+			}
+			write(512, ibverbs.IBV_WC_SUCCESS)
+			write(513, ibverbs.IBV_WC_REM_INV_REQ_ERR)
+			if got := b.asyncEvent(); got != ibverbs.IBV_EVENT_QP_REQ_ERR {
+				t.Errorf("the owner is told %v", got)
+			}
+		})
+	}
 }

@@ -18,6 +18,7 @@ const (
 	notReady               // RNR NAK: the receiver has no buffer
 	silence                // nothing came back
 	dead                   // nothing will come back
+	lost                   // nothing came back, of what a fault has dropped
 	later                  // it was held up here
 	pending                // another process will answer
 )
@@ -111,7 +112,7 @@ func (f *Fabric) attempt(q *QP, t *flight) outcome {
 		if v.Action == ActionRNR {
 			return rnr(shortestRNR)
 		}
-		return unanswered(silence)
+		return unanswered(lost)
 	case ActionDelay:
 		t.until = f.Now() + v.Delay
 		return unanswered(later)
@@ -168,6 +169,10 @@ func (q *QP) endBadly() {
 func (q *QP) persist(t *flight, o *outcome) bool {
 	f := q.Device.fabric
 	now := f.Now()
+	bounded := q.Attr.Timeout != 0 || q.Type == SRD
+	if o.answer != lost {
+		t.losses = 0
+	}
 	switch o.answer {
 	case notReady:
 		if q.Attr.RNRRetry != 7 {
@@ -178,11 +183,16 @@ func (q *QP) persist(t *flight, o *outcome) bool {
 			t.rnrLeft--
 		}
 		t.until = now + rnrDelay(o.timer)
-	case silence:
+	case lost, silence:
 		if t.since == 0 {
 			t.since = now
 		}
-		if (q.Attr.Timeout != 0 || q.Type == SRD) && now-t.since >= f.Patience {
+		if o.answer == lost {
+			t.losses++
+		}
+		// SRD has no count of its own. Those that wait for a peer to come do so
+		// longer than any count.
+		if bounded && (now-t.since >= f.Patience || t.losses > q.Attr.RetryCount && q.Type != SRD) {
 			o.status = RetryExceeded
 			return true
 		}
@@ -267,6 +277,8 @@ type Origin struct {
 	Type         QPType
 	QPN          uint32
 	PKey         uint16
+	PSN          uint32 // of the connection's first packet
+	MTU          uint8
 	From         Address
 	FlowLabel    uint32
 	HopLimit     uint8
@@ -276,7 +288,7 @@ type Origin struct {
 // origin says in o what the queue pair's packets on a path tell. It reports
 // whether the port has the address that they are to come from.
 func (q *QP) origin(port *Port, path *Path, o *Origin) bool {
-	o.Type, o.QPN, o.PKey = q.Type, q.Num, port.PKeys[q.Attr.PKeyIndex]
+	o.Type, o.QPN, o.PKey, o.PSN, o.MTU = q.Type, q.Num, port.PKeys[q.Attr.PKeyIndex], q.Attr.SQPSN, q.Attr.PathMTU
 	o.FlowLabel, o.HopLimit, o.TrafficClass = path.FlowLabel, path.HopLimit, path.TrafficClass
 	o.From.LID, o.From.SL = port.LID, path.To.SL
 	e, ok := port.GID(int(path.SGIDIndex))
@@ -326,6 +338,8 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, to *Address, from *O
 		return unanswered(silence)
 	case peer.State < StateRTR || peer.port() != p || !peer.accepts(from, to, r):
 		return astray(from)
+	case !peer.fits(from, r):
+		return nak(peer, RemoteInvalidRequest, EventQPRequestError)
 	}
 	at := receiver{QP: peer, memory: peer.PD, queue: peer.Queues}
 	if peer.Type == XRCRecv {
@@ -364,7 +378,7 @@ func astray(from *Origin) outcome {
 
 // accepts reports whether a request that reached the queue pair is for it: it
 // comes from its peer's address to its own, or as a datagram with its key, and
-// within its partition.
+// within its partition. An unreliable connection goes on with any packet number.
 func (q *QP) accepts(from *Origin, to *Address, r *Request) bool {
 	port := q.port()
 	if !samePKey(port.PKeys[q.Attr.PKeyIndex], from.PKey) {
@@ -378,7 +392,13 @@ func (q *QP) accepts(from *Origin, to *Address, r *Request) bool {
 	}
 	e, _ := port.GID(int(q.Attr.SGIDIndex))
 	own := Address{Global: q.Attr.To.Global, GID: e.GID, Type: e.Type}
-	return q.Attr.DestQPN == from.QPN && q.Attr.To.agrees(&from.From) && own.agrees(to)
+	return q.Attr.DestQPN == from.QPN && (q.Attr.RQPSN == from.PSN || q.Type == UC) && q.Attr.To.agrees(&from.From) && own.agrees(to)
+}
+
+// fits reports whether what a request brings comes in packets of the size that
+// the queue pair expects.
+func (q *QP) fits(from *Origin, r *Request) bool {
+	return from.MTU == q.Attr.PathMTU || !from.Type.ordered() || r.Op == OpRead || r.Length <= 128<<min(from.MTU, q.Attr.PathMTU)
 }
 
 // samePKey reports whether two partition keys match: same number, and at least

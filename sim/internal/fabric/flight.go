@@ -14,6 +14,7 @@ type flight struct {
 // progress is how far a request has come.
 type progress struct {
 	rnrLeft      uint8
+	losses       uint8         // in a row
 	awaiting     uint64        // the message that another process has to answer; 0 if none
 	awaitingSlot uint32        // of that process
 	since        time.Duration // when an answer was first missed; 0 if none is
