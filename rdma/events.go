@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -29,16 +30,16 @@ const (
 	EventDeviceFatal       EventType = 8  // the device failed, or is being removed
 	EventPortActive        EventType = 9  // the link came up
 	EventPortErr           EventType = 10 // the link went down
-	EventLIDChange         EventType = 11
-	EventPKeyChange        EventType = 12
-	EventSMChange          EventType = 13
-	EventSRQErr            EventType = 14
-	EventSRQLimitReached   EventType = 15
-	EventQPLastWQEReached  EventType = 16
-	EventClientReregister  EventType = 17
-	EventGIDChange         EventType = 18
-	EventWQFatal           EventType = 19
-	EventDeviceSpeedChange EventType = 20
+	EventLIDChange         EventType = 11 // the port's LID is another
+	EventPKeyChange        EventType = 12 // so is its table of partition keys
+	EventSMChange          EventType = 13 // another subnet manager took over
+	EventSRQErr            EventType = 14 // the receive queue of a DC target failed
+	EventSRQLimitReached   EventType = 15 // a shared receive queue runs low
+	EventQPLastWQEReached  EventType = 16 // a queue pair that failed takes no more from a shared receive queue
+	EventClientReregister  EventType = 17 // the subnet manager forgot what was registered with it
+	EventGIDChange         EventType = 18 // the port's table of GIDs changed
+	EventWQFatal           EventType = 19 // a work queue of RSS failed
+	EventDeviceSpeedChange EventType = 20 // the port's speed is another
 )
 
 // String returns the name without prefix, such as "PORT_ACTIVE".
@@ -59,7 +60,7 @@ func (t EventType) isPort() bool {
 type Event struct {
 	Type EventType
 	Port int    // the port, if the event is about one
-	QPN  uint32 // the number of the queue pair, if it is about one
+	QPN  uint32 // the number of the queue pair, if it is about one; of a DC target also if it is about its receives
 
 	// Missed is how many events were dropped between the one before and this
 	// one, since the reader was too slow.
@@ -100,6 +101,7 @@ var breakdowns = map[EventType]string{
 	EventQPReqErr:    "the peer sent what it must not",
 	EventQPAccessErr: "the peer touched memory that it must not",
 	EventDeviceFatal: "the device failed, or was removed",
+	EventSRQErr:      "the queue of its receives failed",
 }
 
 // EventReader gets the events of a device from the moment it was made. Its
@@ -268,6 +270,12 @@ func (h *eventHub) read(raw *ibverbs.AsyncEvent) (e Event, q *queuePair, c *comp
 	switch {
 	case e.Type == EventCQErr:
 		c = h.cqs[*raw.Element().CQ()]
+	case e.Type == EventSRQErr:
+		for _, target := range h.qps { // whose receives are in that queue
+			if target.srq != nil && capi.PtrTo(target.srq) == *raw.Element().SRQ() {
+				q, e.QPN = target, target.num
+			}
+		}
 	case e.Type.isQP():
 		if q = h.qps[*raw.Element().QP()]; q != nil {
 			e.QPN = q.num
@@ -288,7 +296,7 @@ func (h *eventHub) deliver(e Event, q *queuePair, c *completionQueue) {
 		if c != nil {
 			c.fail(failure)
 		}
-	case EventQPFatal, EventQPReqErr, EventQPAccessErr:
+	case EventQPFatal, EventQPReqErr, EventQPAccessErr, EventSRQErr:
 		if q != nil {
 			q.fail(failure)
 		}
