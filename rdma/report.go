@@ -22,7 +22,8 @@ type Capability = backend.Capability
 // reaches memory of GPUs. Where the answer lies with the library or the kernel
 // rather than the device, it is about those that are in use.
 //
-// An error wraps what the device answered instead.
+// It asks the device again each time, which takes a few system calls. An error
+// wraps what the device answered to its backend.
 func (d *Device) Report() ([]Capability, error) {
 	ctx, err := d.acquire("report")
 	if err != nil {
@@ -35,11 +36,7 @@ func (d *Device) Report() ([]Capability, error) {
 			return nil, opError("report", d.id.name, err)
 		}
 	}
-	dmaBuf, err := d.reportDMABuf(ctx)
-	if err != nil {
-		return nil, opError("report", d.id.name, err)
-	}
-	return withOthers(report, append(reportVerbs(&d.info), dmaBuf, reportPeerMemory("/sys"))), nil
+	return withOthers(report, append(reportVerbs(&d.info), d.reportDMABuf(ctx), reportPeerMemory("/sys"))), nil
 }
 
 // withOthers appends those of others whose names are not in report.
@@ -97,22 +94,23 @@ func reportVerbs(info *DeviceInfo) []Capability {
 
 // reportDMABuf finds out whether the device takes DMA-bufs, by offering it none:
 // who takes them says that the descriptor is a bad one.
-func (d *Device) reportDMABuf(ctx *ibverbs.Context) (Capability, error) {
+func (d *Device) reportDMABuf(ctx *ibverbs.Context) Capability {
 	c := Capability{Name: "DMA-buf memory"}
 	pd, err := d.verbs.allocPD(ctx)
 	if err != nil {
-		return c, fmt.Errorf("alloc_pd: %w", err)
+		c.Missing = fmt.Sprintf("alloc_pd: %v", err)
+		return c
 	}
 	mr, err := ibverbs.RegDMABufMR(pd, 0, uint64(os.Getpagesize()), 0, -1, 0)
-	switch {
-	case err == nil:
+	if err == nil {
 		err = ibverbs.DeregMR(mr)
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EPROTONOSUPPORT):
-		c.Missing, err = err.Error(), nil
-	case errors.Is(err, syscall.EBADF):
+	} else if errors.Is(err, syscall.EBADF) {
 		err = nil
 	}
-	return c, errors.Join(err, d.verbs.deallocPD(pd))
+	if err := errors.Join(err, d.verbs.deallocPD(pd)); err != nil {
+		c.Missing = err.Error()
+	}
+	return c
 }
 
 // reportPeerMemory tells whether a kernel module lets memory of GPUs be
