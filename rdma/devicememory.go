@@ -39,7 +39,7 @@ func (d *Domain) AllocDeviceMemory(n int, cfg *MemoryConfig) (*Memory, error) {
 		return nil, opError(op, d.dev.id.name, errors.New("HugePageSize and NUMANode are for memory of the host"))
 	}
 	region := backend.Region{Length: uint64(n), DMABuf: -1}
-	return d.register(op, region, cfg, func(r *backend.Region) (func() error, error) {
+	return d.register("reg_dm_mr", region, cfg, func(r *backend.Region) (func() error, error) {
 		dm, err := ibverbs.AllocDM(d.dev.ctx, &ibverbs.AllocDMAttr{Length: wordAlign(uint64(n))})
 		if err != nil {
 			return nil, opError(op, d.dev.id.name, err)

@@ -47,6 +47,8 @@ func TestWhatFailedOnceWorksAgain(t *testing.T) {
 			fault := plan(t, f.FailVerb, sim.VerbFault{Device: device, Verb: verb, Err: errno})
 			if _, err := make(); !errors.Is(err, errno) {
 				t.Errorf("%s: %v, want %v", verb, err, errno)
+			} else if strings.HasSuffix(verb, "_mr") && !strings.Contains(err.Error(), verb) {
+				t.Errorf("%s: %v does not say so", verb, err)
 			}
 			check(t, fault.Close())
 			c, err := make()
