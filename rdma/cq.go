@@ -85,7 +85,8 @@ func (cq *CQ) Depth() int { return cq.c.depth }
 // When there are none and a queue pair, the queue or the device has broken
 // down, so that completions may never come, Poll returns the reason: an
 // [*EventError] if an event told of it. For a queue pair that happens once, and
-// the queue remains usable.
+// the queue remains usable. With an error there are no completions: what was
+// found before it is returned first.
 //
 // Implements:
 //
@@ -130,7 +131,11 @@ const spinTurn = 50 * time.Microsecond
 // a completion: for programs that have a core to spare and save the
 // microseconds that it takes to be woken. It spins in C, where Go's preemption
 // does not disturb it. Wait is the choice for everybody else.
+//
+// A limit of 0 or less looks once. Others who poll the queue or close it wait for
+// up to 50 µs meanwhile.
 func (cq *CQ) Spin(wcs []WC, limit time.Duration) (int, error) {
+	defer runtime.KeepAlive(cq)
 	for end := time.Now().Add(limit); ; {
 		n, err := cq.c.poll(wcs, false)
 		left := time.Until(end)
@@ -235,7 +240,10 @@ func (c *completionQueue) destroy() error {
 	if err := c.hub.destroyCQ(raw, c); err != nil {
 		return err
 	}
-	return c.arena.Close()
+	if err := c.arena.Close(); err != nil { // which keeps nothing that the queue used
+		c.log.Error("rdma: "+c.h.String()+" ended, but not its memory", "err", err)
+	}
+	return nil
 }
 
 // error says where err happened.
@@ -257,10 +265,15 @@ func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 		// A completion between the last look and arming raises no event.
 		n, err = c.report(out)
 	}
-	if n > 0 || err != nil {
-		return n, err
-	}
-	if len(c.alarms) > 0 {
+	switch {
+	case n > 0:
+		if err != nil {
+			c.alarms = append(c.alarms, err) // for the next one
+		}
+		return n, nil
+	case err != nil:
+		return 0, err
+	case len(c.alarms) > 0:
 		err = c.alarms[0]
 		c.alarms = c.alarms[1:]
 		return 0, err

@@ -143,6 +143,24 @@ func TestDeviceAcceptsAllOfAnExtendedBatch(t *testing.T) {
 	}
 }
 
+// What was found before the device failed to answer is reported first, and the
+// failure by the next call.
+func TestPollFailsAfterWhatItFound(t *testing.T) {
+	_, cq, _, p := fakeQueuePair(t, usualConfig(), chained)
+	cq.c.backlog = []WC{{Token: 7}}
+	p.Answer(-1, syscall.EIO)
+	var wcs [2]WC
+	if n, err := cq.Poll(wcs[:]); n != 1 || err != nil || wcs[0].Token != 7 {
+		t.Errorf("polled %d, error %v: %+v", n, err, wcs[:n])
+	}
+	if n, err := cq.Poll(wcs[:]); n != 0 || err == nil || !strings.Contains(err.Error(), "poll_cq fake0") {
+		t.Errorf("polled %d, error %v, want the failure", n, err)
+	}
+	if n, err := cq.Poll(wcs[:]); n != 0 || err != nil {
+		t.Errorf("polled %d, error %v, want nothing any more", n, err)
+	}
+}
+
 // BenchmarkFakePost fills, posts and polls batches without a device: the cost
 // of the library alone, of a whole batch and of its requests.
 func BenchmarkFakePost(b *testing.B) {
