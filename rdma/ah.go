@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/capi"
@@ -34,10 +35,13 @@ func (d *Domain) addressHandle(path Path) (*addressHandle, error) {
 		Destroy: func() error { return opError("destroy_ah", device, ibverbs.DestroyAH(raw)) },
 	})
 	known := d.knownHandle(path, ah)
-	if known != ah { // somebody else was faster
-		err = ah.h.Close()
+	if known == ah {
+		return ah, nil
 	}
-	return known, err
+	if err := ah.h.Close(); err != nil { // somebody else was faster
+		return nil, errors.Join(err, d.releaseHandle(known))
+	}
+	return known, nil
 }
 
 // knownHandle returns the handle of a path for one user more, or makes ah that.

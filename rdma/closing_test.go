@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/handle"
@@ -304,4 +305,27 @@ func TestClosedTargetReportsWhatArrived(t *testing.T) {
 	if wc := wcs[1]; wc.Token != 2 || wc.Status != rdma.WCWRFlushErr {
 		t.Errorf("completion of the other receive: %+v, want it flushed", wc)
 	}
+}
+
+// A queue pair is gone once the device has destroyed it, though the kernel kept
+// something that was made for it: that alone stays.
+func TestQueuePairEndsWithoutItsAddressHandle(t *testing.T) {
+	inOwnProcess(t, func() {
+		f := newFabric(t, nil)
+		s := newSite(t, f.Devices()[0])
+		if !kernelHasAddressHandles(t, s.dev.Name()) {
+			return
+		}
+		qp, err := s.dom.CreateUD(&rdma.QPConfig{CQ: newCQ(t, s.dev)})
+		check(t, err)
+		_, err = qp.Peer(deadline(t), endpointOf(t, qp))
+		check(t, err)
+		plan(t, f.FailVerb, sim.VerbFault{Verb: "destroy_ah", Err: syscall.EBUSY})
+		check(t, qp.Close())
+		for _, h := range handle.Live() {
+			if h.Kind == "QP" {
+				t.Errorf("%+v is still there", h)
+			}
+		}
+	})
 }

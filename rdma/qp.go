@@ -394,7 +394,10 @@ func (q *queuePair) destroy() error {
 	if q.private != nil {
 		err = errors.Join(err, q.private.h.Close())
 	}
-	return err
+	if err != nil { // which keeps nothing that the queue pair used
+		q.cfg.Logger.Error("rdma: "+q.h.String()+" ended, but not all that was made for it", "err", err)
+	}
+	return nil
 }
 
 // flush has the device end the requests in flight, and tells whether it will.
