@@ -36,6 +36,9 @@ func (q *queuePair) endpoint() (Endpoint, error) {
 // on Ethernet and where the port asks for it. The port's address is looked up
 // again, as its index changes when links do.
 //
+// Queue pairs of iWARP can't be connected: the error wraps
+// [errors.ErrUnsupported].
+//
 // Connect makes few short calls and looks at ctx between them. One of them can
 // take a second, where the kernel has to find the peer on an Ethernet.
 func (qp *QP) Connect(ctx context.Context, peer Endpoint) error {
@@ -48,6 +51,9 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint) error {
 }
 
 func (q *queuePair) connect(ctx context.Context, peer Endpoint) error {
+	if t := q.dom.dev.id.transport; t == TransportIWARP {
+		return opError("modify_qp", q.device, fmt.Errorf("%w: queue pairs of %s are connected by rdma_cm only", errors.ErrUnsupported, t))
+	}
 	if peer == (Endpoint{}) {
 		return opError("modify_qp", q.device, fmt.Errorf("%w: the peer's endpoint is empty", syscall.EINVAL))
 	}

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -145,5 +146,12 @@ func TestPSNIsRandomPerQueuePair(t *testing.T) {
 	}
 	if len(seen) < 60 { // 64 of 2²⁴: even one collision is a rarity
 		t.Errorf("64 queue pairs got %d different PSNs", len(seen))
+	}
+}
+
+func TestConnectLeavesIWARPToOthers(t *testing.T) {
+	q := &queuePair{device: "siw0", dom: &Domain{dev: &Device{id: identity{transport: TransportIWARP}}}}
+	if err := q.connect(t.Context(), Endpoint{QPN: 2}); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "iWARP") {
+		t.Errorf("connecting by iWARP: %v", err)
 	}
 }
