@@ -119,8 +119,8 @@ type DeviceConfig struct {
 	// What an older EFA lacks: RDMA read, RDMA write.
 	NoRead, NoWrite bool
 
-	// Limits below the model's own; 0 leaves those. Of objects, all programs that
-	// have the device open share what it has.
+	// Limits below the model's own; 0 leaves those. Of objects there may be so many
+	// in the process, however often it has the device open.
 	MaxQP, MaxCQ, MaxSRQ, MaxMR, MaxMW, MaxPD, MaxAH int
 	MaxQPWR, MaxCQE, MaxSGE                          int
 	MaxInline                                        int // bytes in an EFA's send request; of ConnectX libmlx5 decides

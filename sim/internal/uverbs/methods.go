@@ -3,7 +3,6 @@
 package uverbs
 
 import (
-	"maps"
 	"slices"
 	"syscall"
 	"unsafe"
@@ -113,7 +112,7 @@ func (c *Context) handler(m method) (h handler, ok bool) {
 func Verbs() []string {
 	var names []string
 	for _, of := range []map[method]handler{methods, mlx5Methods, efaMethods} {
-		for h := range maps.Values(of) {
+		for _, h := range of {
 			names = append(names, h.verb)
 		}
 	}

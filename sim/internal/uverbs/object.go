@@ -38,11 +38,24 @@ const (
 
 // room reports whether the device may have one more object of a kind.
 func (d *Device) room(k kind) bool {
-	l := &d.Limits
-	most, limited := map[kind]int{
-		kindPD: l.MaxPD, kindMR: l.MaxMR, kindMW: l.MaxMW, kindAH: l.MaxAH, kindCQ: l.MaxCQ, kindSRQ: l.MaxSRQ, kindQP: l.MaxQP,
-	}[k]
-	return !limited || d.objects[k] < most
+	l, n := &d.Limits, d.objects[k]
+	switch k {
+	case kindPD:
+		return n < l.MaxPD
+	case kindMR:
+		return n < l.MaxMR
+	case kindMW:
+		return n < l.MaxMW
+	case kindAH:
+		return n < l.MaxAH
+	case kindCQ:
+		return n < l.MaxCQ
+	case kindSRQ:
+		return n < l.MaxSRQ
+	case kindQP:
+		return n < l.MaxQP
+	}
+	return true
 }
 
 // uses is the count that all objects have.
