@@ -59,8 +59,11 @@ test-debian: go ## run the tests on emulated devices with the rdma-core of anoth
 	$(need) "a C compiler for cgo and the race detector" $(COMPILER)
 	@$(MAKE) -s preload
 	.ci/debian $(SUITE) dpkg-query -W -f 'rdma-core $${Version}\n' libibverbs1
-	RDMA_TEST_DEVICE=sim RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so $(THERE) ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/
-	RDMA_TEST_DEVICE=sim:efa $(THERE) ./rdma/
+	RDMA_TEST_DEVICE=sim RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so $(THERE) ./sim/... ./rdma/... ./backends/... ./cmd/rdmainfo/ ./examples/...
+	RDMA_TEST_DEVICE=sim RDMA_TEST_BACKEND=verbs $(THERE) ./rdma/
+	RDMA_TEST_DEVICE=sim:infiniband,sim:efa $(THERE) ./rdma/
+	@$(GO) build -tags sim -o bin/filecopy-sim ./examples/filecopy
+	.ci/debian $(SUITE) bin/filecopy-sim demo -size 1
 
 test-rxe: go ## run the facade's tests on real verbs: a device, or Soft-RoCE in a virtual machine
 	$(need) "a C compiler, rdma-core, and without an RDMA device a virtual machine" $(COMPILER) $(RUNTIME) $(if $(DEVICE),,$(MACHINE))
