@@ -103,7 +103,8 @@ type Config struct {
 	// record. It finds programs that build queues themselves and forget one; those
 	// hang as they would with hardware. What a doorbell says must be what the queue
 	// has. Where more queue pairs ring than there are registers, beyond 16 per open
-	// device with libmlx5's defaults, the record is enough for those that share.
+	// device with libmlx5's defaults, the record is enough for those that share. To
+	// ask for a completion event the record is enough in any case.
 	StrictDoorbells bool
 }
 

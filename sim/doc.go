@@ -16,19 +16,25 @@
 // What the emulated devices check, they check where hardware does: keys,
 // protection domains, rights and bounds at the owner of the memory, states and
 // paths at both ends. Completions with errors carry the statuses and vendor
-// codes of the real ones.
+// codes of the real ones. A completion queue of ConnectX that a program overruns
+// is in error from then on, with the queue pairs that complete into it; that of an
+// EFA is written over.
 //
 // # What a test can do
 //
-// [Fabric.FailVerb] and [Fabric.FailRequest] plan what goes wrong: a verb with
-// an error, a request with a status, packets that are lost or late, receivers
-// that are not ready. [Device.SetLink], [Device.SetGID], [Device.Remove] and
-// others change the world around a program, which gets the events that belong
-// to it. [Fabric.Pause] and [Fabric.Step] decide what happens when.
-// [Fabric.Trace] and [Device.Counters] tell what devices did.
+// [Fabric.FailVerb], [Fabric.FailRequest] and [Fabric.FailRecv] plan what goes
+// wrong: a verb with an error, a request with a status, packets that are lost or
+// late, receivers that are not ready. [Device.SetLink], [Device.SetGID],
+// [Device.Remove] and others change the world around a program, which gets the
+// events that belong to it; [Device.Raise] sends it any event. [Fabric.Pause] and
+// [Fabric.Step] decide what happens when. [Fabric.Trace] and [Device.Counters]
+// tell what devices did.
 //
-// Nothing depends on how fast the machine is, with one exception: a request
-// waits for a peer that does not answer as long as [Config.Patience] says.
+// How fast the machine is matters where a device has to give up at some time. A
+// request waits for a peer that does not answer as long as [Config.Patience]
+// says, and for one that is not ready through as many RNR timers as it has
+// retries. What another process did not answer before it ended fails 100 ms later
+// at most; one that leaves gives others 2 s to take what it sent.
 //
 // # Elastic Fabric Adapters
 //
@@ -49,18 +55,21 @@
 // Of ConnectX: multicast, raw packets and flow steering, tag matching,
 // signatures and encryption, memcpy by the device, operations on its memory by
 // address, the page with its clock, streams of DC initiators, masked atomics of
-// more than 8 bytes, and firmware commands but those that make indirect keys and
-// tell capabilities. Memory that is paged on demand is there when it is used. Of
-// EFA: longer send requests, processing hints, and completion queues in memory of
-// the program's or in several parts. Of networks: congestion and time. A doorbell
-// of ConnectX is taken for rung when its record is written, unless
+// more than 8 bytes, unordered connections, compressed completions, packet pacing,
+// bonded ports, and firmware commands but those that make indirect keys and tell
+// capabilities. Memory that is paged on demand is there when it is used. Of EFA:
+// longer send requests, processing hints, and completion queues in memory of the
+// program's or in several parts. Of both: connections by librdmacm, queue pairs for
+// management, and automatic path migration. Of networks: congestion, rates and
+// time; service levels and traffic classes arrive and change nothing. A doorbell of
+// ConnectX is taken for rung when its record is written, unless
 // [Config.StrictDoorbells] says otherwise.
 //
 // # What it needs
 //
 // Linux with cgo, and rdma-core's libraries (on Debian the packages libibverbs1
-// and ibverbs-providers); it is tested with releases 44, 56 and 65. Without them
-// the import does nothing: programs start, and devices are unsupported as they
+// and ibverbs-providers); the tests run with releases 44 and 56, and 65 was tried.
+// Without them the import does nothing: programs start, and devices are unsupported as they
 // would be without sim, which [New] tells too. The same goes for statically
 // linked programs.
 //

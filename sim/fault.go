@@ -120,8 +120,7 @@ type RequestFault struct {
 // queue, when a message has taken them: it ends there, without its data. Its
 // sender gets "remote invalid request" for a length and "remote operation error"
 // for all else (of an EFA "bad response"), or learns nothing where the service is
-// unreliable. The fields
-// that choose requests match any if they are zero.
+// unreliable. The fields that choose requests match any if they are zero.
 type RecvFault struct {
 	Device string // that receives
 	QPN    uint32 // likewise, also of a queue pair with a shared queue
@@ -134,7 +133,12 @@ type RecvFault struct {
 	After, Times int
 }
 
-// Fault is something that goes wrong on purpose.
+// Fault is something that goes wrong on purpose, from when it is planned until
+// Close or the fabric's end. Where several match, the one that was planned first
+// strikes, unless it lets the match go or has struck as often as it was to; those
+// planned after the one that strikes do not count the match.
+//
+// Its methods are safe for concurrent use.
 type Fault struct {
 	f       *Fabric
 	verb    *VerbFault
