@@ -261,6 +261,39 @@ func mapped(t *testing.T) int {
 	return bytes.Count(maps, []byte("memfd:uverbs"))
 }
 
+// A window and a region are not the same, though both have a key.
+func TestObjectsEndAsWhatTheyAre(t *testing.T) {
+	p := open(t, Mlx5{})
+	defer p.end()
+	if err := p.pd(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.request(write(uapi.CmdAllocMW), in(p, uapi.AttrCoreIn, uapi.AllocMW{PDHandle: firstPD, Type: window1}), p.out(uapi.AttrCoreOut, 8)); err != nil {
+		t.Fatal(err)
+	}
+	const window = firstPD + 1
+	end := func(object, m uint16, h uint32) error {
+		return p.request(method{object: object, method: m}, handle(uapi.AttrEndHandle, h))
+	}
+	for _, c := range []struct {
+		what      string
+		object, m uint16
+		h         uint32
+		want      error
+	}{
+		{"a window as a region", uapi.ObjectMR, uapi.MethodMRDestroy, window, syscall.ENOENT},
+		{"a domain as a window", uapi.ObjectMW, uapi.MethodEnd, firstPD, syscall.ENOENT},
+		{"nothing", uapi.ObjectPD, uapi.MethodEnd, 77, syscall.ENOENT},
+		{"a domain in use", uapi.ObjectPD, uapi.MethodEnd, firstPD, syscall.EBUSY},
+		{"a window", uapi.ObjectMW, uapi.MethodEnd, window, nil},
+		{"a domain", uapi.ObjectPD, uapi.MethodEnd, firstPD, nil},
+	} {
+		if err := end(c.object, c.m, c.h); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
 // The kernel refuses what it does not know, if the library insists on it.
 func TestAttributesOfTomorrow(t *testing.T) {
 	p := open(t, Mlx5{})

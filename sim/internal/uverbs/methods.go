@@ -135,14 +135,14 @@ var methods = map[method]handler{
 	write(uapi.CmdCreateCompChannel):                           written(handler{verb: "create_comp_channel", call: (*Context).createChannel}),
 
 	write(uapi.CmdAllocPD):                                  written(handler{verb: "alloc_pd", call: (*Context).allocPD, makes: kindPD}),
-	{object: uapi.ObjectPD, method: uapi.MethodEnd}:         {verb: "dealloc_pd", call: endMethod[*pd], attrs: 1},
+	{object: uapi.ObjectPD, method: uapi.MethodEnd}:         {verb: "dealloc_pd", call: end(kindPD), attrs: 1},
 	write(uapi.CmdCreateAH):                                 written(handler{verb: "create_ah", call: (*Context).createAH, makes: kindAH}),
-	{object: uapi.ObjectAH, method: uapi.MethodEnd}:         {verb: "destroy_ah", call: endMethod[*ah], attrs: 1},
+	{object: uapi.ObjectAH, method: uapi.MethodEnd}:         {verb: "destroy_ah", call: end(kindAH), attrs: 1},
 	write(uapi.CmdRegMR):                                    written(handler{verb: "reg_mr", call: (*Context).regMR, prepare: pin, makes: kindMR}),
 	write(uapi.CmdReregMR):                                  written(handler{verb: "rereg_mr", call: (*Context).reregMR}),
 	{object: uapi.ObjectMR, method: uapi.MethodMRRegDMABuf}: {verb: "reg_dmabuf_mr", call: (*Context).regDMABuf, makes: kindMR, attrs: 9},
 	{object: uapi.ObjectMR, method: uapi.MethodMRQuery}:     {verb: "query_mr", call: (*Context).queryMR, attrs: 5},
-	{object: uapi.ObjectMR, method: uapi.MethodMRDestroy}:   {verb: "dereg_mr", call: endMethod[*mr], attrs: 1},
+	{object: uapi.ObjectMR, method: uapi.MethodMRDestroy}:   {verb: "dereg_mr", call: end(kindMR), attrs: 1},
 
 	{object: uapi.ObjectCQ, method: uapi.MethodCreate}:  {verb: "create_cq", call: (*Context).createCQ, makes: kindCQ, attrs: 8, driverAttrs: uhwAttrs},
 	{object: uapi.ObjectCQ, method: uapi.MethodDestroy}: {verb: "destroy_cq", call: (*Context).destroyCQ, attrs: 2},
@@ -159,15 +159,15 @@ var mlx5Methods = map[method]handler{
 	{object: uapi.ObjectMR, method: uapi.MethodMRAdvise}:    {verb: "advise_mr", call: (*Context).adviseMR, attrs: 4},
 	{object: uapi.ObjectMR, method: uapi.MethodMRRegDM}:     {verb: "reg_dm_mr", call: (*Context).regDM, makes: kindMR, attrs: 8},
 	{object: uapi.ObjectDM, method: uapi.MethodCreate}:      {verb: "alloc_dm", call: (*Context).allocDM, attrs: 3, driverAttrs: 3},
-	{object: uapi.ObjectDM, method: uapi.MethodDestroy}:     {verb: "free_dm", call: endMethod[*dm], attrs: 1},
+	{object: uapi.ObjectDM, method: uapi.MethodDestroy}:     {verb: "free_dm", call: end(kindDM), attrs: 1},
 	{object: uapi.ObjectDM, method: uapi.MethodMlx5DMQuery}: {verb: "query_dm", call: (*Context).queryDM, driverAttrs: 4},
 	{object: uapi.ObjectDM, method: uapi.MethodMlx5DMMapOp}: {verb: "map_dm_op", call: (*Context).mapDMOp, driverAttrs: 5},
 	write(uapi.CmdResizeCQ):                                 written(handler{verb: "resize_cq", call: (*Context).resizeCQ}),
 	write(uapi.CmdAllocMW):                                  written(handler{verb: "alloc_mw", call: (*Context).allocMW, makes: kindMW}),
-	{object: uapi.ObjectMW, method: uapi.MethodEnd}:         {verb: "dealloc_mw", call: endMethod[*mr], attrs: 1},
+	{object: uapi.ObjectMW, method: uapi.MethodEnd}:         {verb: "dealloc_mw", call: end(kindMW), attrs: 1},
 
 	write(uapi.CmdOpenXRCD):                              written(handler{verb: "open_xrcd", call: (*Context).openXRCD}),
-	{object: uapi.ObjectXRCD, method: uapi.MethodEnd}:    {verb: "close_xrcd", call: endMethod[*xrcd], attrs: 1},
+	{object: uapi.ObjectXRCD, method: uapi.MethodEnd}:    {verb: "close_xrcd", call: end(kindXRCD), attrs: 1},
 	write(uapi.CmdOpenQP):                                written(handler{verb: "open_qp", call: (*Context).openQP, makes: kindQP}),
 	{object: uapi.ObjectSRQ, method: uapi.MethodCreate}:  {verb: "create_srq", call: (*Context).createSRQ, makes: kindSRQ, attrs: 14, driverAttrs: uhwAttrs},
 	write(uapi.CmdModifySRQ):                             written(handler{verb: "modify_srq", call: (*Context).modifySRQ}),
@@ -186,9 +186,14 @@ var efaMethods = map[method]handler{
 	{object: uapi.ObjectMR, method: uapi.MethodEFAMRQuery}: {verb: "query_mr", call: (*Context).efaQueryMR, driverAttrs: 5},
 }
 
-// endMethod answers the methods that end an object and have nothing to tell.
-func endMethod[T object](c *Context, r *uapi.Request) error {
-	h, _ := r.Handle(uapi.AttrEndHandle)
-	_, err := take[T](c, h)
-	return err
+// end answers the methods that end an object of a kind and have nothing to tell.
+func end(k kind) func(*Context, *uapi.Request) error {
+	return func(c *Context, r *uapi.Request) error {
+		h, _ := r.Handle(uapi.AttrEndHandle)
+		if o, err := lookup[object](&c.objects, h); err != nil || o.kind() != k {
+			return syscall.ENOENT
+		}
+		_, err := take[object](c, h)
+		return err
+	}
 }
