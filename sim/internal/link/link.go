@@ -92,7 +92,9 @@ func (n *Node) listen() error {
 // next connection is accepted.
 const acceptAgain = 10 * time.Millisecond
 
-func (n *Node) accept(l *net.UnixListener) {
+func (n *Node) accept(l interface {
+	AcceptUnix() (*net.UnixConn, error)
+}) {
 	for {
 		conn, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {

@@ -113,6 +113,37 @@ func TestMessagesArriveInOrder(t *testing.T) {
 	}
 }
 
+// shortOfFiles is a listener that fails once before a connection.
+type shortOfFiles struct {
+	*net.UnixListener
+	failed bool
+}
+
+func (l *shortOfFiles) AcceptUnix() (*net.UnixConn, error) {
+	if !l.failed {
+		l.failed = true
+		return nil, unix.EMFILE
+	}
+	return l.UnixListener.AcceptUnix()
+}
+
+func TestAcceptsAgainAfterAFailure(t *testing.T) {
+	n, in := join(t, t.TempDir())
+	l := listen(t, n, other(n))
+	go n.accept(&shortOfFiles{UnixListener: l.(*net.UnixListener)})
+	conn, err := net.Dial("unix", n.socket(other(n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(frame(t, message(9, nil))); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-in.got; m.ID != 9 {
+		t.Errorf("received %+v", m)
+	}
+}
+
 // other returns a slot that is not n's.
 func other(n *Node) uint32 { return n.Slot%fabric.MaxSlot + 1 }
 
