@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"structs"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -27,6 +28,7 @@ type binder struct {
 	list []byte // what the device reads a key's entries from
 	mr   *ibverbs.MR
 
+	ctx    *ibverbs.Context
 	device string
 	usable bool
 }
@@ -34,6 +36,7 @@ type binder struct {
 // open makes the binder, for keys of as many entries as fit into room bytes.
 // What it began before an error, close ends.
 func (b *binder) open(ctx *ibverbs.Context, pd *ibverbs.PD, room int) (err error) {
+	b.ctx = ctx
 	if b.device, err = ibverbs.GetDeviceName(ibverbs.ContextDevice(ctx)); err != nil {
 		return err
 	}
@@ -139,13 +142,22 @@ func (b *binder) bind(key *mlx5dv.MKey, length uint64, access backend.Access, en
 // bindTimeout is how long a device may take for what it does in microseconds.
 const bindTimeout = 5 * time.Second
 
-// wait returns when the device has done the request.
+// looksUntilGone is how often the device is looked at, in vain, before it is asked
+// whether it is there: every millisecond or so.
+const looksUntilGone = 50
+
+// wait returns when the device has done the request, or is gone.
 func (b *binder) wait() error {
-	for deadline := time.Now().Add(bindTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Microsecond) {
+	deadline := time.Now().Add(bindTimeout)
+	for looks := 1; time.Now().Before(deadline); looks++ {
 		var wc ibverbs.WC
 		if n, err := ibverbs.PollCQ(b.cq, 1, &wc); err != nil {
 			return fmt.Errorf("poll_cq: %w", err)
 		} else if n == 0 {
+			if looks%looksUntilGone == 0 && gone(b.ctx) {
+				return fmt.Errorf("the device is gone: %w", syscall.EIO)
+			}
+			time.Sleep(20 * time.Microsecond)
 			continue
 		}
 		if wc.Status != ibverbs.IBV_WC_SUCCESS {

@@ -116,15 +116,15 @@ func (d *domain) bind(list entryList, length uint64, access backend.Access) (bac
 // EIO says so; the few bytes that libmlx5 has for it are lost then.
 func (d *domain) destroyKey(key *mlx5dv.MKey) error {
 	err := mlx5dv.DestroyMKey(key)
-	if errors.Is(err, syscall.EIO) && d.gone() {
+	if errors.Is(err, syscall.EIO) && gone(d.ctx) {
 		return nil
 	}
 	return err
 }
 
 // gone tells whether the device was removed: nothing is answered any more.
-func (d *domain) gone() bool {
-	return errors.Is(ibverbs.QueryDevice(d.ctx, new(ibverbs.DeviceAttr)), syscall.EIO)
+func gone(ctx *ibverbs.Context) bool {
+	return errors.Is(ibverbs.QueryDevice(ctx, new(ibverbs.DeviceAttr)), syscall.EIO)
 }
 
 // leastRoom is how many bytes of entries binders are made for: a page.
