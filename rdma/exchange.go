@@ -37,8 +37,8 @@ const exchangeTimeout = 30 * time.Second
 // If the peer's side fails, the error gives the peer's reason. What is not an
 // Exchange at the other end, or one of another version, is an error too.
 func Exchange(ctx context.Context, conn net.Conn, qp *QP) error {
-	if conn == nil { // which would panic in a goroutine, where nobody can recover
-		return opError("exchange", qp.q.device, errors.New("conn is nil"))
+	if isNil(conn) {
+		return opError("exchange", qp.q.device, errNoConn)
 	}
 	local, err := qp.Endpoint()
 	if err != nil {
@@ -53,8 +53,8 @@ func Exchange(ctx context.Context, conn net.Conn, qp *QP) error {
 // by those that it has as peers. It is for queue pairs of the same type; the key
 // of a DC target goes to initiators as its Endpoint, by any way.
 func ExchangePeer(ctx context.Context, conn net.Conn, qp *DatagramQP) (*Peer, error) {
-	if conn == nil {
-		return nil, opError("exchange", qp.q.device, errors.New("conn is nil"))
+	if isNil(conn) {
+		return nil, opError("exchange", qp.q.device, errNoConn)
 	}
 	local, err := qp.Endpoint()
 	if err != nil {
@@ -70,6 +70,9 @@ func ExchangePeer(ctx context.Context, conn net.Conn, qp *DatagramQP) (*Peer, er
 	}
 	return peer, err
 }
+
+// errNoConn stands for a panic in a goroutine, where nobody can recover.
+var errNoConn = errors.New("conn is nil")
 
 // exchange swaps endpoints with the peer at the other end of conn, connects, and
 // waits until both are ready.

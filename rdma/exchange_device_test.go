@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"net"
@@ -130,7 +131,9 @@ func TestExchangeWithoutQueuePairTellsThePeer(t *testing.T) {
 
 func TestExchangeWithoutConnectionIsAnError(t *testing.T) {
 	a := newSide(t, rdmatest.Devices(t, 1)[0], nil)
-	if err := rdma.Exchange(deadline(t), nil, a.qp); err == nil || !strings.Contains(err.Error(), "conn is nil") {
-		t.Errorf("without a connection: %v", err)
+	for _, conn := range []net.Conn{nil, (*tls.Conn)(nil)} {
+		if err := rdma.Exchange(deadline(t), conn, a.qp); err == nil || !strings.Contains(err.Error(), "conn is nil") {
+			t.Errorf("with the connection %#v: %v", conn, err)
+		}
 	}
 }

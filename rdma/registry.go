@@ -115,8 +115,14 @@ type inventory struct {
 	skipped []Skip
 }
 
+// isNil tells whether an interface is nil, or has a pointer that is.
+func isNil(v any) bool {
+	value := reflect.ValueOf(v)
+	return !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil()
+}
+
 func (r *registry) register(b backend.Backend) {
-	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(b) {
 		panic(fmt.Sprintf("rdma: Register of a nil backend (%s)", packageOf(b)))
 	}
 	name := b.Name()
