@@ -2,7 +2,9 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 )
 
@@ -14,6 +16,10 @@ import (
 // What arrived counts by its immediate data: a sender splits its data over many
 // writes or messages with the same immediate, and the receiver waits for as many.
 // The own send requests count by their token, which several may share.
+//
+// A receive that fails is counted as lost for good, as nobody knows what would
+// have come: see WaitImm. One that was flushed since its queue pair was closed is
+// not. To begin anew after a loss, take a new Counter.
 //
 // What is counted and never waited for stays. The zero value is ready. Its
 // methods are safe for concurrent use.
@@ -58,6 +64,7 @@ func (c *Counter) addLocked(wc *WC) {
 			e.err = err
 		}
 		c.requests[wc.Token] = e
+	case errors.Is(err, os.ErrClosed): // the program itself closed the queue pair
 	case err != nil:
 		if c.lost == nil {
 			c.lost = err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,21 @@ func TestCounterTellsThatNothingWillCome(t *testing.T) {
 	}
 	if err := c.WaitImm(t.Context(), 7, 1); err != nil { // which has come
 		t.Error(err)
+	}
+}
+
+// Receives that end with the queue pair that the program closes lose nothing.
+func TestCounterOutlivesAClosedQueuePair(t *testing.T) {
+	var c Counter
+	c.Add([]WC{{Opcode: OpRecv, Status: WCWRFlushErr, failure: &failure{cause: os.ErrClosed}}})
+	c.Add(received(7))
+	if err := c.WaitImm(t.Context(), 7, 1); err != nil {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.WaitImm(ended, 7, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want to wait", err)
 	}
 }
 
