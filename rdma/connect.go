@@ -115,12 +115,11 @@ func (e Endpoint) address() string {
 // currentPort returns the port as it is now, and the entry of its table that
 // has the queue pair's address.
 func (q *queuePair) currentPort() (PortInfo, GIDEntry, error) {
-	port, err := q.dom.dev.queryPort(q.cfg.Port)
+	port, gid, noGID, err := q.dom.dev.queryPort(q.cfg.Port, GIDChoice{GID: q.gid.GID, Type: q.gid.Type})
 	if err != nil || q.gid.GID.IsZero() {
 		return port, q.gid, err
 	}
-	gid, err := port.SelectGID(GIDChoice{GID: q.gid.GID, Type: q.gid.Type})
-	return port, gid, err
+	return port, gid, noGID
 }
 
 // toInit returns the change to state INIT.

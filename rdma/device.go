@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -101,11 +102,19 @@ func (d *Device) Query() (DeviceInfo, error) {
 	return queryDevice(d.verbs, ctx, d.id, d.be)
 }
 
-// queryPort asks for the state of one port now. The caller holds something of the
-// device, which may be closed.
-func (d *Device) queryPort(number int) (PortInfo, error) {
-	p, _, err := queryPort(d.verbs, d.ctx, d.id, number, d.info.PortCount)
-	return p, err
+// queryPort asks for the state of one port now, and for the best of its addresses
+// among those that choice allows; noGID says why there is none. The caller holds
+// something of the device, which may be closed.
+func (d *Device) queryPort(number int, choice GIDChoice) (p PortInfo, gid GIDEntry, noGID, err error) {
+	p, problems, err := queryPort(d.verbs, d.ctx, d.id, number, d.info.PortCount)
+	if err != nil {
+		return p, gid, nil, err
+	}
+	gid, noGID = p.SelectGID(choice)
+	if noGID != nil && len(problems) > 0 { // which may have hidden it
+		noGID = fmt.Errorf("%w: %w", problems[0], noGID)
+	}
+	return p, gid, noGID, nil
 }
 
 // Close ends the use of the device and closes its domains, which belong to it.

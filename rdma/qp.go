@@ -169,13 +169,13 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 	if err != nil {
 		return nil, err
 	}
-	port, err := dev.queryPort(resolved.Port)
+	port, gid, noGID, err := dev.queryPort(resolved.Port, resolved.GID)
 	if err != nil {
 		return nil, err
 	}
 	q := &queuePair{
 		qpType: t, dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, psn: randomPSN(),
-		lid: port.LID, link: port.LinkLayer,
+		lid: port.LID, link: port.LinkLayer, gid: gid,
 		broken: make(chan struct{}),
 	}
 	q.limitMessages(&port)
@@ -187,8 +187,8 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 	q.peers.most = cmp.Or(cfg.MaxPeers, defaultMaxPeers)
 	// Within an InfiniBand subnet the LID is enough.
 	needsGID := port.LinkLayer != LinkLayerInfiniBand || port.GRHRequired || !resolved.GID.IsZero()
-	if q.gid, err = port.SelectGID(resolved.GID); err != nil && needsGID {
-		return nil, err
+	if noGID != nil && needsGID {
+		return nil, noGID
 	}
 	atomics := dev.info.AtomicCap != AtomicNone
 	q.access = AccessRemoteWrite | AccessRemoteRead

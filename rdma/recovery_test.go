@@ -141,3 +141,23 @@ func TestQueuePairBeginsAnewAfterAFailure(t *testing.T) {
 	}
 	check(t, write())
 }
+
+// An address that could not be read is not called missing.
+func TestUnreadableAddressesAreTold(t *testing.T) {
+	f := newFabric(t, nil)
+	s := newSite(t, f.Devices()[0])
+	if s.dev.Info().Ports[0].LinkLayer == rdma.LinkLayerInfiniBand {
+		return // where the LID is enough
+	}
+	qp, err := s.dom.CreateUD(nil)
+	check(t, err)
+	defer func() { check(t, qp.Close()) }()
+	plan(t, f.FailVerb, sim.VerbFault{Verb: "query_gid", Err: syscall.EIO, Times: -1})
+	_, peerErr := qp.Peer(deadline(t), endpointOf(t, qp))
+	_, qpErr := s.dom.CreateUD(nil)
+	for what, err := range map[string]error{"Peer": peerErr, "CreateUD": qpErr} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v, want EIO", what, err)
+		}
+	}
+}
