@@ -85,7 +85,9 @@ func (d *Device) Config() Config { return d.cfg }
 // asks again.
 func (d *Device) Info() DeviceInfo { return d.info.clone() }
 
-// Query asks the device and the system for its state now.
+// Query asks the device and the system for its state now. That takes system calls
+// and reads of files for every port and each of its partition keys: tens of
+// microseconds at least, so it is not for the data path.
 //
 // Implements:
 //

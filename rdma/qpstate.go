@@ -74,23 +74,23 @@ type QPAttr struct {
 	EnSQDAsyncNotify bool
 
 	Access    Access // what the peer may do, of remote write, read and atomic
-	PKeyIndex int
-	Port      int
-	QKey      uint32
+	PKeyIndex int    // in the port's table, up to 65535
+	Port      int    // of the device, from 1
+	QKey      uint32 // of datagrams
 
 	Path    Path
 	PathMTU MTU
-	DestQPN uint32
+	DestQPN uint32 // the number of the peer's queue pair, 24 bits
 	SQPSN   uint32 // the number of the next packet sent, 24 bits
 	RQPSN   uint32 // and of the next received
 
 	Timeout     time.Duration // as Config.Timeout; 0 waits for ever
-	RetryCount  int
-	RNRRetry    int
-	MinRNRTimer time.Duration
+	RetryCount  int           // up to 7
+	RNRRetry    int           // up to 7, which means for ever
+	MinRNRTimer time.Duration // as Config.MinRNRTimer; 0 is the shortest
 
-	MaxReadDepth       int // reads and atomics in flight that this side starts
-	MaxReadDepthTarget int // and that it serves
+	MaxReadDepth       int // reads and atomics in flight that this side starts, up to 255
+	MaxReadDepthTarget int // and that it serves, up to 255
 
 	Cap QPCap // filled by Query
 }
@@ -99,16 +99,16 @@ type QPAttr struct {
 type Path struct {
 	Global       bool // packets have a global route header; the fields to HopLimit count
 	DestGID      GID
-	SrcGIDIndex  int // in the port's table
-	FlowLabel    int
-	TrafficClass int
-	HopLimit     int
+	SrcGIDIndex  int // in the port's table, up to 255
+	FlowLabel    int // up to 2²⁰−1
+	TrafficClass int // up to 255
+	HopLimit     int // up to 255
 
-	DestLID     uint16
-	SL          int
-	SrcPathBits uint8
-	StaticRate  uint8 // a code of the InfiniBand specification, 0 for the port's rate
-	Port        int
+	DestLID     uint16 // within the subnet; not on Ethernet
+	SL          int    // up to 15
+	SrcPathBits uint8  // the low bits of the own LID, where a port has several
+	StaticRate  uint8  // a code of the InfiniBand specification, 0 for the port's rate
+	Port        int    // of the device, from 1
 }
 
 // QPCap is how much a queue pair takes.

@@ -9,8 +9,9 @@ import (
 // defaults of everything made under that device; within a QPConfig it
 // overrides them for one queue pair.
 //
-// A field that is 0 takes the default. A negative value asks for zero where
-// zero means something, and says so below. Where the usual default is more
+// A field that is 0 takes the default, which for a queue pair is the device's. A
+// negative value asks for zero where zero means something, and says so below: in a
+// QPConfig it is the only way to undo what was set for the device. Where the usual default is more
 // than the device or its port can do, the default shrinks silently; a value
 // that was set and is too much is refused with an error that names field,
 // value and limit.
@@ -31,7 +32,7 @@ type Config struct {
 	// MaxInline is how many bytes a request may carry in itself, copied when
 	// it is posted. Default 0. Devices differ and most report no limit:
 	// creating the queue pair fails if it is too much, and QP.Cap tells what
-	// was granted.
+	// was granted. Negative means zero.
 	MaxInline int
 
 	// PathMTU is the largest packet payload. Default 4096, at most the port's
@@ -64,7 +65,8 @@ type Config struct {
 	// what one side starts and the other serves. Negative means zero: none.
 	MaxReadDepth, MaxReadDepthTarget int
 
-	// PKeyIndex is the place of the partition key in the port's table.
+	// PKeyIndex is the place of the partition key in the port's table
+	// (PortInfo.PKeys). Default 0, which negative means too.
 	PKeyIndex int
 
 	// GID chooses the port's address. Default: the best by type, scope and
@@ -72,14 +74,17 @@ type Config struct {
 	GID GIDChoice
 
 	// TrafficClass is the class of packets with a global route header, in
-	// RoCE v2 the DSCP and ECN bits of IP. Up to 255.
+	// RoCE v2 the DSCP and ECN bits of IP. Up to 255. Default 0, which negative
+	// means too.
 	TrafficClass int
 
 	// FlowLabel is the flow label of packets with a global route header, from
-	// which RoCE v2 devices derive the UDP source port. Up to 2²⁰−1.
+	// which RoCE v2 devices derive the UDP source port. Up to 2²⁰−1. Default 0,
+	// which negative means too.
 	FlowLabel int
 
-	// SL is the service level, up to 15, in RoCE the priority, up to 7.
+	// SL is the service level, up to 15, in RoCE the priority, up to 7. Default 0,
+	// which negative means too.
 	SL int
 
 	// HopLimit is how many routers a packet may pass, up to 255. Default 64.
@@ -93,7 +98,7 @@ type Config struct {
 	// RelaxedOrdering lets the device's writes to memory pass each other,
 	// which is faster on some machines. The memory may then be read only once
 	// a completion said so, never by watching its last byte. Set for a device
-	// it holds for all its queue pairs.
+	// it holds for all its queue pairs, and cannot be undone.
 	RelaxedOrdering bool
 
 	// MaxMessage is how many bytes one request moves at most; longer transfers
