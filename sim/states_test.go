@@ -225,3 +225,26 @@ func TestIndicesAreOfThePort(t *testing.T) {
 	b.connectOver(place{1, 0}, a, ibverbs.AHAttr{IsGlobal: 1, GRH: ibverbs.GlobalRoute{DGID: a.gidAt(place{2, 0}), HopLimit: 64}})
 	checkWrite(t, a, b, true)
 }
+
+// The first message tells an end in RTR that its peer is there.
+func TestCommunicationIsEstablished(t *testing.T) {
+	newFabric(t, nil)
+	a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+	told := func() bool { return b.readable(ibverbs.ContextAsyncFD(b.ctx), 0) }
+	a.toRTR(b)
+	b.toRTR(a)
+	a.toRTS()
+	for i := range uint64(3) {
+		a.post(request{id: i, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+		a.waitSend(i, ibverbs.IBV_WC_SUCCESS)
+		if want := i == 0; told() != want || want && b.asyncEvent() != ibverbs.IBV_EVENT_COMM_EST {
+			t.Errorf("after message %d: there is an event: %v, want %v, or it is another", i, !want, want)
+		}
+	}
+	b.toRTS()
+	a.post(request{id: 4, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+	a.waitSend(4, ibverbs.IBV_WC_SUCCESS)
+	if told() {
+		t.Error("an event in RTS")
+	}
+}

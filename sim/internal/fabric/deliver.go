@@ -341,6 +341,10 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, to *Address, from *O
 	case !peer.fits(from, r):
 		return nak(peer, RemoteInvalidRequest, EventQPRequestError)
 	}
+	if peer.State == StateRTR && !peer.established && !from.Type.datagram() {
+		peer.established = true
+		peer.Notify(EventCommEstablished)
+	}
 	at := receiver{QP: peer, memory: peer.PD, queue: peer.Queues}
 	if peer.Type == XRCRecv {
 		srq := d.srqs[r.SRQN]

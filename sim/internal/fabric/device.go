@@ -170,7 +170,6 @@ func (d *Device) firstQPN() uint32 {
 // RemoveQP forgets a queue pair, without a word to its peer.
 func (d *Device) RemoveQP(q *QP) {
 	q.State = StateReset
-	q.gone = true
 	delete(d.qps, q.Num)
 	d.fabric.qps = remove(d.fabric.qps, q)
 }

@@ -66,13 +66,13 @@ type QP struct {
 	State  State
 	Attr   Attr
 
-	gone  bool
 	route struct { // of a connected one, as found first
 		device *Device
 		port   *Port
 	}
 
 	tellDrained bool // once nothing that was begun before SQD is under way
+	established bool // the first message of a peer has come, in RTR
 
 	flights []*flight // in the order of posting
 	landed  []*flight // to use again
@@ -221,7 +221,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.route.port, q.flights, q.skipping, q.broken, q.Attr = nil, nil, false, false, q.initial()
+		q.route.port, q.flights, q.skipping, q.broken, q.established, q.Attr = nil, nil, false, false, false, q.initial()
 	}
 	q.State = s
 }
