@@ -125,7 +125,7 @@ func TestRealGIDTableAgreesWithSysfs(t *testing.T) {
 			if path := capi.Getenv("SYSFS_PATH"); path != "" {
 				sys = path
 			}
-			want, err := rdma.SysfsGIDs(filepath.Join(sys, "class/infiniband", name), p.Number, p.LinkLayer)
+			want, err := rdma.SysfsGIDs(filepath.Join(sys, "class/infiniband", name), &p)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"syscall"
@@ -158,7 +159,7 @@ func queryPort(v verbs, ctx *ibverbs.Context, id identity, number, ports int) (p
 	case err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPROTONOSUPPORT): // of a library or kernel that is older
 		problems = append(problems, opError("query_port_speed", id.name, fmt.Errorf("port %d: %w", number, err)))
 	}
-	if p.GIDs, err = queryGIDs(v, ctx, id, &p, ports); err != nil {
+	if p.GIDs, err = queryGIDs(v, ctx, &p, ports); err != nil {
 		problems = append(problems, opError("query_gid", id.name, fmt.Errorf("port %d: %w", number, err)))
 	}
 	if p.NetDev == "" && len(p.GIDs) > 0 {
@@ -212,12 +213,11 @@ func dataVLs(code uint8) int {
 }
 
 // queryGIDs reads a port's GID table: in one call, or entry by entry where the
-// library or the kernel does not know that call, or from sysfs where it knows
-// neither.
-func queryGIDs(v verbs, ctx *ibverbs.Context, id identity, p *PortInfo, ports int) ([]GIDEntry, error) {
+// kernel does not know that call.
+func queryGIDs(v verbs, ctx *ibverbs.Context, p *PortInfo, ports int) ([]GIDEntry, error) {
 	raw, tableErr := v.queryGIDTable(ctx, p.GIDTableLen*ports) // the call has no port
 	if tableErr == nil {
-		return gidEntries(raw, id, p)
+		return gidEntries(raw, p)
 	}
 	raw = nil
 	var failed []error
@@ -227,18 +227,22 @@ func queryGIDs(v verbs, ctx *ibverbs.Context, id identity, p *PortInfo, ports in
 		case err == nil:
 			raw = append(raw, entry)
 		case emptyEntry(err):
-		case errors.Is(err, errors.ErrUnsupported):
-			return id.sysfs.gids(p.Number, p.LinkLayer)
 		default:
 			failed = append(failed, fmt.Errorf("GID %d: %w", index, err))
 		}
 	}
-	entries, err := gidEntries(raw, id, p)
+	entries, err := gidEntries(raw, p)
 	return entries, errors.Join(append(failed, err)...)
 }
 
+// emptyEntry reports whether the kernel said by err that a table has nothing
+// at an index.
+func emptyEntry(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODATA) || errors.Is(err, fs.ErrNotExist)
+}
+
 // gidEntries converts the entries that are of port p and set.
-func gidEntries(raw []ibverbs.GIDEntry, id identity, p *PortInfo) ([]GIDEntry, error) {
+func gidEntries(raw []ibverbs.GIDEntry, p *PortInfo) ([]GIDEntry, error) {
 	names := make(map[uint32]string)
 	var entries []GIDEntry
 	var failed []error

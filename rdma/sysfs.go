@@ -1,16 +1,11 @@
 package rdma
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // sysfs is the folder of one device in the infiniband class. The library tells
@@ -84,79 +79,4 @@ func (s sysfs) netDev(port int) string {
 		return parent
 	}
 	return ""
-}
-
-// gids reads a port's GID table. Entries that are zero, or that the kernel
-// answers EINVAL for, are empty; an entry that can't be read otherwise is
-// named in the error and does not hide the others.
-func (s sysfs) gids(port int, link LinkLayer) ([]GIDEntry, error) {
-	dir := filepath.Join("ports", strconv.Itoa(port))
-	files, err := os.ReadDir(filepath.Join(string(s), dir, "gids"))
-	if err != nil {
-		return nil, err
-	}
-	var entries []GIDEntry
-	var failed []error
-	for _, file := range files {
-		index, err := strconv.Atoi(file.Name())
-		if err != nil {
-			continue
-		}
-		entry, err := s.gid(dir, index, link)
-		switch {
-		case emptyEntry(err):
-		case err != nil:
-			failed = append(failed, fmt.Errorf("GID %d: %w", index, err))
-		case !entry.GID.IsZero():
-			entries = append(entries, entry)
-		}
-	}
-	slices.SortFunc(entries, func(a, b GIDEntry) int { return a.Index - b.Index })
-	return entries, errors.Join(failed...)
-}
-
-// gid reads one entry of a GID table.
-func (s sysfs) gid(port string, index int, link LinkLayer) (GIDEntry, error) {
-	i := strconv.Itoa(index)
-	text, err := s.attr(port, "gids", i)
-	if err != nil {
-		return GIDEntry{}, err
-	}
-	gid, err := ParseGID(text)
-	if err != nil || gid.IsZero() {
-		return GIDEntry{}, err
-	}
-	entry := GIDEntry{Index: index, GID: gid, Type: GIDTypeIB}
-	if link == LinkLayerInfiniBand {
-		return entry, nil
-	}
-	text, err = s.attr(port, "gid_attrs", "types", i)
-	if err != nil {
-		return GIDEntry{}, err
-	}
-	if entry.Type, err = parseGIDType(text, link); err != nil {
-		return GIDEntry{}, err
-	}
-	entry.NetDev, _ = s.attr(port, "gid_attrs", "ndevs", i)
-	return entry, nil
-}
-
-// emptyEntry reports whether the kernel said by err that a table has nothing
-// at an index.
-func emptyEntry(err error) bool {
-	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODATA) || errors.Is(err, fs.ErrNotExist)
-}
-
-// parseGIDType reads a gid_attrs/types file, whose "IB/RoCE v1" means one or
-// the other by the port's link layer.
-func parseGIDType(text string, link LinkLayer) (GIDType, error) {
-	switch {
-	case text == "RoCE v2":
-		return GIDTypeRoCEv2, nil
-	case text == "IB/RoCE v1" && link == LinkLayerEthernet:
-		return GIDTypeRoCEv1, nil
-	case text == "IB/RoCE v1":
-		return GIDTypeIB, nil
-	}
-	return 0, fmt.Errorf("unknown GID type %q", text)
 }
