@@ -89,6 +89,39 @@ func Example_failedRequest() {
 	// true
 }
 
+// A receive fails, as if the program had given it memory that is not registered.
+// A trace shows what the devices saw of that.
+func Example_failedReceive() {
+	w, err := newWorld(nil)
+	defer w.close()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := w.fabric.FailRecv(sim.RecvFault{QPN: w.b.qp.QPN(), Status: sim.LocalProtectionError}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	trace := w.fabric.Trace()
+	recv, err := w.b.qp.StartRecv(w.ctx, w.b.mem.View())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, err := range []error{w.a.qp.Send(w.ctx, w.a.mem.View()), recv.Wait(w.ctx)} {
+		var failed *rdma.CompletionError
+		fmt.Println(errors.As(err, &failed) && failed.Status != rdma.WCSuccess)
+	}
+	for _, r := range trace.Records() { // or all of r, on a line
+		fmt.Println(r.Device, r.Op, r.Status)
+	}
+	// It prints:
+	// true
+	// true
+	// sim_mlx5_1 receive local protection error
+	// sim_mlx5_0 send remote operation error
+}
+
 // A device is unplugged under a program that waits for a message. The wait ends,
 // and so does what comes later; the device is not there any more.
 func Example_removedDevice() {
@@ -135,6 +168,7 @@ func TestExamples(t *testing.T) {
 		{Example_portFlap, "<nil>\n<nil>\n<nil>\n"},
 		{Example_rnrStorm, "<nil>\n<nil>\n5 refusals\n"},
 		{Example_failedRequest, "true\n"},
+		{Example_failedReceive, "true\ntrue\nsim_mlx5_1 receive local protection error\nsim_mlx5_0 send remote operation error\n"},
 		{Example_removedDevice, "<nil>\ntrue\ntrue\n<nil>\ntrue\n"},
 	} {
 		if got := printed(t, c.example); got != c.want {
