@@ -61,9 +61,10 @@
 // longer send requests, processing hints, and completion queues in memory of the
 // program's or in several parts. Of both: connections by librdmacm, queue pairs for
 // management, and automatic path migration. Of networks: congestion, rates and
-// time; service levels and traffic classes arrive and change nothing. A doorbell of
-// ConnectX is taken for rung when its record is written, unless
-// [Config.StrictDoorbells] says otherwise.
+// time, and links that are too narrow for a path's packets; service levels and
+// traffic classes arrive and change nothing. Peers serve any number of reads at a
+// time, and answer them in packets of any size. A doorbell of ConnectX is taken for
+// rung when its record is written, unless [Config.StrictDoorbells] says otherwise.
 //
 // # What it needs
 //
