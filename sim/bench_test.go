@@ -18,7 +18,7 @@ import (
 // Program and device work on a core each: figures are those of a machine that
 // has two to spare. On two of an EPYC (Zen 4), medians of
 //
-//	chrt -f 1 go test -run '^$' -bench . -count 7 ./sim
+//	go test -run '^$' -bench . -count 7 ./sim
 //
 // are 3.6 to 6.5 million 64-byte writes a second, depending on what caches the
 // cores share, by verbs as by package rdma; for 1 MiB 40 GB/s by verbs with 16
