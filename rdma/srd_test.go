@@ -175,12 +175,15 @@ func TestSRDInlineData(t *testing.T) {
 func TestSRDWithoutReads(t *testing.T) {
 	old := sim.DeviceConfig{Model: sim.EFA, NoRead: true, NoWrite: true}
 	names := newEFAs(t, &sim.Config{Devices: []sim.DeviceConfig{old}}).Devices()
-	s := newSRDOnly(t, names[0])
-	peer, err := s.Peer(deadline(t), endpointOf(t, s))
-	check(t, err)
-	mem, err := s.domain.Alloc(100, nil)
+	dom := openDomain(t, names[0], nil) // and no station: it refuses the rights of its memory
+	mem, err := dom.Alloc(100, nil)
 	check(t, err)
 	t.Cleanup(func() { check(t, mem.Close()) })
+	s, err := dom.CreateSRD(nil)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	peer, err := s.Peer(deadline(t), endpointOf(t, s))
+	check(t, err)
 	err = peer.Read(deadline(t), mem.View(), mem.Remote())
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "have no read") {
 		t.Errorf("got %v", err)
@@ -189,27 +192,6 @@ func TestSRDWithoutReads(t *testing.T) {
 	check(t, err)
 	check(t, peer.Send(deadline(t), mem.View()))
 	check(t, recv.Wait(deadline(t)))
-}
-
-// bareSRD is a queue pair without memory, as an old device refuses the rights
-// that tests give theirs.
-type bareSRD struct {
-	*rdma.DatagramQP
-	domain *rdma.Domain
-}
-
-func newSRDOnly(t testing.TB, device string) bareSRD {
-	t.Helper()
-	dom, err := openDevice(t, device, nil).Domain("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	qp, err := dom.CreateSRD(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, errors.Join(qp.Close(), dom.Close())) })
-	return bareSRD{qp, dom}
 }
 
 // Requests end in any order, each with its own token and what is its own, and
