@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"capi":         {"capi"},
 	"zz_generated": {"capi", "zz_generated"},
 	"rdma":         {"rdma", "zz_generated", "capi", "internal"},
-	"rdma/backend": {"zz_generated", "capi"},
+	"rdma/backend": {"zz_generated", "capi", "rdma/internal"},
 	"rdma/raw":     {"rdma", "zz_generated"},
 	"backends":     {"rdma", "zz_generated", "capi", "internal"},
 	"cmd":          {"rdma", "backends", "internal", "sim"},

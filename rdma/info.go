@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/rdma/backend"
+	"github.com/goverbs/goverbs/rdma/internal/enum"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -39,13 +40,13 @@ const (
 	NodeUnspecified = NodeType(ibverbs.IBV_NODE_UNSPECIFIED) // such as EFA
 )
 
-// String returns the kind in lower case.
-func (t NodeType) String() string {
-	return enumName(t, map[NodeType]string{
-		NodeUnknown: "unknown", NodeCA: "channel adapter", NodeSwitch: "switch", NodeRouter: "router",
-		NodeRNIC: "RNIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified",
-	})
+var nodeTypeNames = map[NodeType]string{
+	NodeUnknown: "unknown", NodeCA: "channel adapter", NodeSwitch: "switch", NodeRouter: "router",
+	NodeRNIC: "RNIC", NodeUSNIC: "usNIC", NodeUSNICUDP: "usNIC UDP", NodeUnspecified: "unspecified",
 }
+
+// String returns the kind in lower case.
+func (t NodeType) String() string { return enum.Name(nodeTypeNames, t) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (t NodeType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
@@ -63,13 +64,13 @@ const (
 	TransportUnspecified = Transport(ibverbs.IBV_TRANSPORT_UNSPECIFIED) // such as EFA
 )
 
-// String returns the family's name.
-func (t Transport) String() string {
-	return enumName(t, map[Transport]string{
-		TransportUnknown: "unknown", TransportIB: "InfiniBand", TransportIWARP: "iWARP",
-		TransportUSNIC: "usNIC", TransportUSNICUDP: "usNIC UDP", TransportUnspecified: "unspecified",
-	})
+var transportNames = map[Transport]string{
+	TransportUnknown: "unknown", TransportIB: "InfiniBand", TransportIWARP: "iWARP",
+	TransportUSNIC: "usNIC", TransportUSNICUDP: "usNIC UDP", TransportUnspecified: "unspecified",
 }
+
+// String returns the family's name.
+func (t Transport) String() string { return enum.Name(transportNames, t) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (t Transport) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
@@ -84,12 +85,12 @@ const (
 	LinkLayerEthernet    = LinkLayer(ibverbs.IBV_LINK_LAYER_ETHERNET)
 )
 
-// String returns "InfiniBand", "Ethernet" or "unspecified".
-func (l LinkLayer) String() string {
-	return enumName(l, map[LinkLayer]string{
-		LinkLayerUnspecified: "unspecified", LinkLayerInfiniBand: "InfiniBand", LinkLayerEthernet: "Ethernet",
-	})
+var linkLayerNames = map[LinkLayer]string{
+	LinkLayerUnspecified: "unspecified", LinkLayerInfiniBand: "InfiniBand", LinkLayerEthernet: "Ethernet",
 }
+
+// String returns "InfiniBand", "Ethernet" or "unspecified".
+func (l LinkLayer) String() string { return enum.Name(linkLayerNames, l) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (l LinkLayer) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
@@ -108,13 +109,13 @@ const (
 	PortActiveDefer = PortState(ibverbs.IBV_PORT_ACTIVE_DEFER)
 )
 
-// String returns the state as InfiniBand writes it, such as "ACTIVE".
-func (s PortState) String() string {
-	return enumName(s, map[PortState]string{
-		PortNop: "NOP", PortDown: "DOWN", PortInit: "INIT", PortArmed: "ARMED",
-		PortActive: "ACTIVE", PortActiveDefer: "ACTIVE_DEFER",
-	})
+var portStateNames = map[PortState]string{
+	PortNop: "NOP", PortDown: "DOWN", PortInit: "INIT", PortArmed: "ARMED",
+	PortActive: "ACTIVE", PortActiveDefer: "ACTIVE_DEFER",
 }
+
+// String returns the state as InfiniBand writes it, such as "ACTIVE".
+func (s PortState) String() string { return enum.Name(portStateNames, s) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (s PortState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -134,13 +135,13 @@ const (
 	PhysTest              PhysState = 7
 )
 
-// String returns the state in lower case, such as "link up".
-func (s PhysState) String() string {
-	return enumName(s, map[PhysState]string{
-		PhysNoChange: "no change", PhysSleep: "sleep", PhysPolling: "polling", PhysDisabled: "disabled",
-		PhysTraining: "training", PhysLinkUp: "link up", PhysLinkErrorRecovery: "link error recovery", PhysTest: "PHY test",
-	})
+var physStateNames = map[PhysState]string{
+	PhysNoChange: "no change", PhysSleep: "sleep", PhysPolling: "polling", PhysDisabled: "disabled",
+	PhysTraining: "training", PhysLinkUp: "link up", PhysLinkErrorRecovery: "link error recovery", PhysTest: "PHY test",
 }
+
+// String returns the state in lower case, such as "link up".
+func (s PhysState) String() string { return enum.Name(physStateNames, s) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (s PhysState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -155,21 +156,13 @@ const (
 	AtomicGlobal = AtomicCap(ibverbs.IBV_ATOMIC_GLOB) // with the processor and other devices too
 )
 
+var atomicCapNames = map[AtomicCap]string{AtomicNone: "none", AtomicHCA: "device", AtomicGlobal: "global"}
+
 // String returns "none", "device" or "global".
-func (a AtomicCap) String() string {
-	return enumName(a, map[AtomicCap]string{AtomicNone: "none", AtomicHCA: "device", AtomicGlobal: "global"})
-}
+func (a AtomicCap) String() string { return enum.Name(atomicCapNames, a) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (a AtomicCap) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// enumName returns the name of v, and one that shows its number if it has none.
-func enumName[E ~int | ~uint8](v E, names map[E]string) string {
-	if name, ok := names[v]; ok {
-		return name
-	}
-	return fmt.Sprintf("unknown (%d)", int(v))
-}
 
 // DeviceInfo is what a device reports about itself, and what the operating
 // system knows about it. It is a snapshot: ports come and go.

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/rdma/internal/enum"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -24,12 +25,12 @@ const (
 	QPErr   QPState = 6 // all requests are flushed
 )
 
-// String returns the name without prefix, such as "RTS".
-func (s QPState) String() string {
-	return enumName(s, map[QPState]string{
-		QPReset: "RESET", QPInit: "INIT", QPRTR: "RTR", QPRTS: "RTS", QPSQD: "SQD", QPSQE: "SQE", QPErr: "ERR",
-	})
+var qpStateNames = map[QPState]string{
+	QPReset: "RESET", QPInit: "INIT", QPRTR: "RTR", QPRTS: "RTS", QPSQD: "SQD", QPSQE: "SQE", QPErr: "ERR",
 }
+
+// String returns the name without prefix, such as "RTS".
+func (s QPState) String() string { return enum.Name(qpStateNames, s) }
 
 // QPAttrMask says which fields of a QPAttr count, with the values of enum
 // ibv_qp_attr_mask.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/rdma/internal/enum"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -22,7 +23,7 @@ const (
 var qpTypeNames = map[QPType]string{RC: "RC", UD: "UD", SRD: "SRD", DCInitiator: "DC initiator", DCTarget: "DC target"}
 
 // String returns "RC", "UD", "SRD", "DC initiator" or "DC target".
-func (t QPType) String() string { return enumName(t, qpTypeNames) }
+func (t QPType) String() string { return enum.Name(qpTypeNames, t) }
 
 // connected tells whether all requests go to one peer.
 func (t QPType) connected() bool { return t == RC }

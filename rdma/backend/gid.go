@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/rdma/internal/enum"
 )
 
 // GID is a port's 128-bit address, in network byte order. On RoCE it is an
@@ -87,7 +89,7 @@ var gidTypeNames = map[GIDType]string{
 }
 
 // String returns "IB", "RoCE v1" or "RoCE v2".
-func (t GIDType) String() string { return nameOf(gidTypeNames, t) }
+func (t GIDType) String() string { return enum.Name(gidTypeNames, t) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (t GIDType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
@@ -113,7 +115,7 @@ var gidScopeNames = map[GIDScope]string{
 }
 
 // String returns the scope's name in lower case.
-func (s GIDScope) String() string { return nameOf(gidScopeNames, s) }
+func (s GIDScope) String() string { return enum.Name(gidScopeNames, s) }
 
 // MarshalText implements encoding.TextMarshaler by String.
 func (s GIDScope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -163,12 +165,4 @@ func (c GIDChoice) String() string {
 		return "any"
 	}
 	return strings.Join(conds, ", ")
-}
-
-// nameOf returns the name of v, and one that shows its number if it has none.
-func nameOf[E ~uint8](names map[E]string, v E) string {
-	if name, ok := names[v]; ok {
-		return name
-	}
-	return fmt.Sprintf("unknown (%d)", uint8(v))
 }
