@@ -160,49 +160,12 @@ func (d *Domain) newQueuePair(t QPType, cfg *QPConfig) (*queuePair, error) {
 	return q, opError("create_qp", d.dev.Name(), err)
 }
 
-func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err error) {
-	dev := d.dev
-	resolved, err := overrideConfig(dev.cfg, &dev.info, cfg.Config)
-	if err == nil {
-		err = t.fit(&resolved, cfg.Config)
-	}
+func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (*queuePair, error) {
+	q, err := d.planQueuePair(t, cfg)
 	if err != nil {
 		return nil, err
 	}
-	port, gid, noGID, err := dev.queryPort(resolved.Port, resolved.GID)
-	if err != nil {
-		return nil, err
-	}
-	q := &queuePair{
-		qpType: t, dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, psn: randomPSN(),
-		lid: port.LID, link: port.LinkLayer, gid: gid,
-		broken: make(chan struct{}),
-	}
-	q.limitMessages(&port)
-	q.maxReadSGE = dev.info.MaxSGERead
-	q.vendor, _ = dev.be.(backend.Interpreter)
-	if cfg.MaxPeers < 0 {
-		return nil, fmt.Errorf("MaxPeers is %d, allowed is 1 or more", cfg.MaxPeers)
-	}
-	q.peers.most = cmp.Or(cfg.MaxPeers, defaultMaxPeers)
-	// Within an InfiniBand subnet the LID is enough.
-	needsGID := port.LinkLayer != LinkLayerInfiniBand || port.GRHRequired || !resolved.GID.IsZero()
-	if noGID != nil && needsGID {
-		return nil, noGID
-	}
-	atomics := dev.info.AtomicCap != AtomicNone
-	q.access = AccessRemoteWrite | AccessRemoteRead
-	if atomics {
-		q.access |= AccessRemoteAtomic
-	}
-	q.ops = t.sendOps(atomics)
-	if cfg.Windows {
-		if t != RC {
-			return nil, fmt.Errorf("a %s queue pair binds no windows, and Windows is set", t)
-		}
-		q.ops |= windowOps
-	}
-	sendCQ, recvCQ, release, err := q.completionQueues(dev, cfg)
+	sendCQ, recvCQ, release, err := q.completionQueues(d.dev, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +182,50 @@ func (d *Domain) buildQueuePair(t QPType, cfg *QPConfig) (_ *queuePair, err erro
 	if err := q.begin(sendCQ, recvCQ); err != nil {
 		return nil, errors.Join(err, q.h.Close())
 	}
+	return q, nil
+}
+
+// planQueuePair says what a queue pair is to be, as the user, the device and its
+// port have it. Nothing is made yet.
+func (d *Domain) planQueuePair(t QPType, cfg *QPConfig) (*queuePair, error) {
+	dev := d.dev
+	resolved, err := overrideConfig(dev.cfg, &dev.info, cfg.Config)
+	if err == nil {
+		err = t.fit(&resolved, cfg.Config)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case cfg.MaxPeers < 0:
+		return nil, fmt.Errorf("MaxPeers is %d, allowed is 1 or more", cfg.MaxPeers)
+	case cfg.Windows && t != RC:
+		return nil, fmt.Errorf("a %s queue pair binds no windows, and Windows is set", t)
+	}
+	port, gid, noGID, err := dev.queryPort(resolved.Port, resolved.GID)
+	if err != nil {
+		return nil, err
+	}
+	// Within an InfiniBand subnet the LID is enough.
+	needsGID := port.LinkLayer != LinkLayerInfiniBand || port.GRHRequired || !resolved.GID.IsZero()
+	if noGID != nil && needsGID {
+		return nil, noGID
+	}
+	atomics := dev.info.AtomicCap != AtomicNone
+	q := &queuePair{
+		qpType: t, dom: d, hub: dev.hub, device: dev.Name(), cfg: resolved, psn: randomPSN(),
+		lid: port.LID, link: port.LinkLayer, gid: gid,
+		access: AccessRemoteWrite | AccessRemoteRead, ops: t.sendOps(atomics), maxReadSGE: dev.info.MaxSGERead,
+		broken: make(chan struct{}),
+	}
+	if atomics {
+		q.access |= AccessRemoteAtomic
+	}
+	if cfg.Windows {
+		q.ops |= windowOps
+	}
+	q.vendor, _ = dev.be.(backend.Interpreter)
+	q.peers.most = cmp.Or(cfg.MaxPeers, defaultMaxPeers)
+	q.limitMessages(&port)
 	return q, nil
 }
 
