@@ -86,3 +86,21 @@ func TestFlushesAreSteps(t *testing.T) {
 		}
 	}
 }
+
+// A request that waits behind a fence has not begun.
+func TestDrainedInFrontOfAFence(t *testing.T) {
+	p := newRemotePair(t, RC)
+	var told listener
+	p.from.Owners = []Owner{&told}
+	p.qa.posted = []Request{{Op: OpWrite}, {Op: OpWrite, Fence: true}}
+	p.a.Step()
+	if err := p.from.Modify(&Attr{NotifyDrained: true}, StateSQD, MaskState|MaskEnSQDAsyncNotify); err != nil {
+		t.Fatal(err)
+	}
+	p.carry(&p.out, p.b, 1)
+	p.carry(&p.in, p.a, 1)
+	p.a.Step()
+	if !slices.Equal(told, listener{EventSQDrained}) || len(p.qa.sent) != 1 || len(p.out) != 0 {
+		t.Errorf("told %v, %d ended, %d begun since", told, len(p.qa.sent), len(p.out))
+	}
+}
