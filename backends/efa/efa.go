@@ -24,6 +24,12 @@ func Open(name string, cfg *rdma.Config) (*rdma.Device, error) {
 // Devices returns the EFA devices; see [rdma.Devices].
 func Devices() ([]rdma.DeviceInfo, error) { return rdma.DevicesOf(Name) }
 
+// Available reports whether there is any.
+func Available() bool {
+	devices, err := Devices()
+	return err == nil && len(devices) > 0
+}
+
 type driver struct{}
 
 // What there is beyond the least that a backend has.

@@ -58,19 +58,19 @@ func openDomain(t *testing.T, name string) *rdma.Domain {
 	return dom
 }
 
-func TestBackend(t *testing.T) { backendtest.Run(t, efa.Name, efa.Open, efa.Devices) }
+func TestBackend(t *testing.T) { backendtest.Run(t, efa.Name, efa.Open, efa.Devices, efa.Available) }
 
 func TestBackendClaimsItsVendorsDevicesOnly(t *testing.T) {
 	newFabric(t, sim.DeviceConfig{}, sim.DeviceConfig{Model: sim.EFA}, sim.DeviceConfig{Model: sim.EFA, NoRead: true, NoWrite: true})
 	devices, err := efa.Devices()
-	if err != nil || len(devices) != 2 || devices[0].Name != "sim_efa_0" || devices[1].Name != "sim_efa_1" {
+	if err != nil || len(devices) != 2 || devices[0].Name != "sim_efa_0" || devices[1].Name != "sim_efa_1" || !efa.Available() {
 		t.Errorf("devices are %+v, %v", devices, err)
 	}
 	if skipped := rdma.Skipped(); len(skipped) != 1 || skipped[0].Device != "sim_mlx5_0" || !errors.Is(skipped[0].Err, rdma.ErrNoBackend) {
 		t.Errorf("left out is %v", skipped)
 	}
 	newFabric(t, sim.DeviceConfig{})
-	if devices, err := efa.Devices(); err != nil || len(devices) != 0 {
+	if devices, err := efa.Devices(); err != nil || len(devices) != 0 || efa.Available() {
 		t.Errorf("without one there are %+v, %v", devices, err)
 	}
 }

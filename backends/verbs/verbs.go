@@ -19,6 +19,12 @@ func Open(name string, cfg *rdma.Config) (*rdma.Device, error) {
 // Devices returns the devices of this backend; see [rdma.Devices].
 func Devices() ([]rdma.DeviceInfo, error) { return rdma.DevicesOf(Name) }
 
+// Available reports whether there is any.
+func Available() bool {
+	devices, err := Devices()
+	return err == nil && len(devices) > 0
+}
+
 type driver struct{}
 
 func (driver) Name() string         { return Name }

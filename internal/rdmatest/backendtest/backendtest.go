@@ -11,7 +11,7 @@ import (
 
 // Run checks a backend by what its package exports, in a test binary that imports
 // no other.
-func Run(t *testing.T, name string, open func(string, *rdma.Config) (*rdma.Device, error), devices func() ([]rdma.DeviceInfo, error)) {
+func Run(t *testing.T, name string, open func(string, *rdma.Config) (*rdma.Device, error), devices func() ([]rdma.DeviceInfo, error), available func() bool) {
 	t.Run("registered by its import", func(t *testing.T) {
 		if got := rdma.Backends(); !slices.Equal(got, []string{name}) {
 			t.Errorf("registered are %v", got)
@@ -26,6 +26,9 @@ func Run(t *testing.T, name string, open func(string, *rdma.Config) (*rdma.Devic
 		list, err := devices()
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			t.Fatal(err)
+		}
+		if available() != (len(list) > 0) {
+			t.Errorf("available is %v with %d devices", available(), len(list))
 		}
 		for _, d := range list {
 			if d.Backend != name {
