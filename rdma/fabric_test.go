@@ -1,7 +1,10 @@
 package rdma_test
 
 import (
+	"context"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/internal/rdmatest/testdevices"
@@ -14,16 +17,25 @@ import (
 func newFabric(t testing.TB, cfg *sim.Config) *sim.Fabric {
 	t.Helper()
 	rdmatest.NeedsEmulation(t)
+	f := order(t, cfg)
+	t.Cleanup(func() { order(t, nil) })
+	return f
+}
+
+// order exchanges the emulated devices. It waits until those before are closed:
+// what requests were the last to use ends in the background.
+func order(t testing.TB, cfg *sim.Config) *sim.Fabric {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	f, err := testdevices.Order(cfg)
+	for ; err != nil && ctx.Err() == nil; f, err = testdevices.Order(cfg) {
+		runtime.Gosched()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(t, rdma.Refresh())
-	t.Cleanup(func() {
-		_, err := testdevices.Order(nil)
-		check(t, err)
-		check(t, rdma.Refresh())
-	})
 	return f
 }
 
