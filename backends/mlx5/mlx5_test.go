@@ -17,7 +17,9 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-func TestBackend(t *testing.T) { backendtest.Run(t, mlx5.Name, mlx5.Open, mlx5.Devices, mlx5.Available) }
+func TestBackend(t *testing.T) {
+	backendtest.Run(t, mlx5.Name, mlx5.Open, mlx5.Devices, mlx5.Available)
+}
 
 // A device's report tells of what this backend adds.
 func TestReportOfADevice(t *testing.T) {

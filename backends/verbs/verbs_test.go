@@ -13,7 +13,9 @@ import (
 
 func TestMain(m *testing.M) { rdmatest.Main(m) }
 
-func TestBackend(t *testing.T) { backendtest.Run(t, verbs.Name, verbs.Open, verbs.Devices, verbs.Available) }
+func TestBackend(t *testing.T) {
+	backendtest.Run(t, verbs.Name, verbs.Open, verbs.Devices, verbs.Available)
+}
 
 func TestBackendClaimsDevicesThatSpeakStandardVerbs(t *testing.T) {
 	device := rdmatest.Devices(t, 1)[0]
