@@ -45,6 +45,7 @@ type Request struct {
 	Object, Method uint16
 	attrs          []attr
 	answers        []answer
+	room           [2]answer // of most requests
 }
 
 // answer is one that is to be written.
@@ -55,14 +56,14 @@ type answer struct {
 
 // ParseRequest reads the request at address p, which must be readable for
 // as long as its header says.
-func ParseRequest(p unsafe.Pointer) (Request, error) {
+func ParseRequest(p unsafe.Pointer) (*Request, error) {
 	h := (*header)(p)
 	size := unsafe.Sizeof(header{}) + uintptr(h.NumAttrs)*unsafe.Sizeof(attr{})
 	if uintptr(h.Length) != size || h.Reserved1 != 0 || h.Reserved2 != 0 {
-		return Request{}, syscall.EINVAL
+		return nil, syscall.EINVAL
 	}
 	attrs := unsafe.Slice((*attr)(unsafe.Add(p, unsafe.Sizeof(header{}))), int(h.NumAttrs))
-	return Request{Object: h.Object, Method: h.Method, attrs: attrs}, nil
+	return &Request{Object: h.Object, Method: h.Method, attrs: attrs}, nil
 }
 
 func (r *Request) find(id uint16) *attr {
@@ -131,9 +132,14 @@ func Out[T any](r *Request, id uint16, v T) {
 
 // OutBytes is Out for bytes of a length known at run time.
 func OutBytes(r *Request, id uint16, v []byte) {
-	if a := r.find(id); a != nil {
-		r.answers = append(r.answers, answer{a, v})
+	a := r.find(id)
+	if a == nil {
+		return
 	}
+	if r.answers == nil {
+		r.answers = r.room[:0]
+	}
+	r.answers = append(r.answers, answer{a, v})
 }
 
 // Answer writes the answers. They wait for it, since where they go there may be no

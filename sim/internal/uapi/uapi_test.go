@@ -39,13 +39,13 @@ func TestAttributes(t *testing.T) {
 	if got := r.Uint(1); got != 42 {
 		t.Errorf("attribute in place is %d, want 42", got)
 	}
-	if got := In[QueryQP](&r, 2); got.Handle != 5 || got.Mask != 9 {
+	if got := In[QueryQP](r, 2); got.Handle != 5 || got.Mask != 9 {
 		t.Errorf("attribute by pointer is %+v", got)
 	}
 	if got := r.Uint(9); got != 0 || r.Has(9) {
 		t.Error("an attribute that is not there has a value")
 	}
-	Out(&r, 3, [2]uint32{1, 2})
+	Out(r, 3, [2]uint32{1, 2})
 	if out[0] != 7 {
 		t.Error("the answer comes before all is done")
 	}
@@ -70,10 +70,10 @@ func TestLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := List[SGE](&r, 1); !slices.Equal(got, list[:2]) {
+	if got := List[SGE](r, 1); !slices.Equal(got, list[:2]) {
 		t.Errorf("got %v, want the whole ones of %v", got, list)
 	}
-	if got := List[SGE](&r, 2); len(got) != 0 {
+	if got := List[SGE](r, 2); len(got) != 0 {
 		t.Errorf("got %v without the attribute", got)
 	}
 }
@@ -121,7 +121,7 @@ func FuzzRequest(f *testing.F) {
 			if r.Uint(a.ID)>>(8*min(uint(r.find(a.ID).Len), 8)) != 0 {
 				t.Fatalf("attribute %d is longer than it says", a.ID)
 			}
-			_ = In[QPCap](&r, a.ID)
+			_ = In[QPCap](r, a.ID)
 			_, _ = r.Handle(a.ID)
 		}
 		_ = r.Unknown(2, 2)

@@ -20,7 +20,7 @@ type Device struct {
 	CompVectors  int
 	Driver       Driver
 
-	objects map[kind]int // that there are, in all openings
+	objects [kinds]int // that there are, in all openings
 }
 
 // supportsOptionalAccess is IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS.

@@ -11,7 +11,7 @@ import (
 // the kernel, the driver. The drivers are Mlx5 and EFA.
 type Driver interface {
 	// methods are those that only this driver has.
-	methods() map[method]handler
+	methods() map[method]*handler
 
 	// context answers the opening of a device, device a query for its
 	// attributes, of which limits sets those that are the model's.

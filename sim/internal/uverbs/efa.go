@@ -21,7 +21,7 @@ type EFA struct {
 	handles efa.Handles
 }
 
-func (*EFA) methods() map[method]handler { return efaMethods }
+func (*EFA) methods() map[method]*handler { return efaMethods }
 
 const (
 	efaMaxSQWR    = 4096

@@ -73,7 +73,7 @@ func (p *program) end() {
 	}
 	for k, n := range p.device.objects {
 		if n != 0 {
-			p.t.Errorf("%d objects of kind %q are left", n, k)
+			p.t.Errorf("%d objects of kind %v are left", n, kind(k))
 		}
 	}
 	if err := unix.Munmap(p.mem); err != nil {
@@ -317,7 +317,7 @@ func TestAttributesOfTomorrow(t *testing.T) {
 // everyMethod is in a fixed order.
 func everyMethod() []method {
 	var all []method
-	for _, of := range []map[method]handler{methods, mlx5Methods, efaMethods} {
+	for _, of := range []map[method]*handler{methods, mlx5Methods, efaMethods} {
 		all = slices.AppendSeq(all, maps.Keys(of))
 	}
 	slices.SortFunc(all, func(a, b method) int {

@@ -43,10 +43,16 @@ func (c *Context) ioctl(at unsafe.Pointer) error {
 		return err
 	}
 	if h.prepare != nil {
-		if err := h.prepare(&r); err != nil {
+		if err := h.prepare(r); err != nil {
 			return err
 		}
 	}
+	return c.call(h, r)
+}
+
+// call has the method answer, unless something speaks against it. It takes the
+// fabric's lock.
+func (c *Context) call(h *handler, r *uapi.Request) error {
 	c.fabric.Lock()
 	defer c.fabric.Unlock()
 	if c.device.Removed {
@@ -58,8 +64,9 @@ func (c *Context) ioctl(at unsafe.Pointer) error {
 	if !c.device.room(h.makes) {
 		return syscall.ENOMEM
 	}
-	defer r.Answer()
-	return h.call(c, &r)
+	err := h.call(c, r)
+	r.Answer()
+	return err
 }
 
 // method names what a request asks for; command is one more than the number of
@@ -94,14 +101,14 @@ const (
 )
 
 // written completes the handlers of write commands.
-func written(h handler) handler {
+func written(h handler) *handler {
 	h.attrs, h.driverAttrs = writeAttrs, uhwAttrs
-	return h
+	return &h
 }
 
 // handler returns what answers a method: as on all devices, or as the driver
 // does.
-func (c *Context) handler(m method) (h handler, ok bool) {
+func (c *Context) handler(m method) (h *handler, ok bool) {
 	if h, ok = methods[m]; !ok {
 		h, ok = c.device.Driver.methods()[m]
 	}
@@ -111,7 +118,7 @@ func (c *Context) handler(m method) (h handler, ok bool) {
 // Verbs returns the names of all verbs that an open device answers, sorted.
 func Verbs() []string {
 	var names []string
-	for _, of := range []map[method]handler{methods, mlx5Methods, efaMethods} {
+	for _, of := range []map[method]*handler{methods, mlx5Methods, efaMethods} {
 		for _, h := range of {
 			names = append(names, h.verb)
 		}
@@ -121,7 +128,7 @@ func Verbs() []string {
 }
 
 // methods are those of all devices.
-var methods = map[method]handler{
+var methods = map[method]*handler{
 	{object: uapi.ObjectDevice, method: uapi.MethodGetContext}:    {verb: "get_context", call: (*Context).getContext, attrs: 2, driverAttrs: uhwAttrs},
 	{object: uapi.ObjectDevice, method: uapi.MethodQueryContext}:  {verb: "get_context", call: (*Context).getContext, attrs: 2, driverAttrs: 1},
 	{object: uapi.ObjectDevice, method: uapi.MethodQueryPort}:     {verb: "query_port", call: (*Context).queryPort, attrs: 2},
@@ -154,7 +161,7 @@ var methods = map[method]handler{
 }
 
 // mlx5Methods are those that only its driver has.
-var mlx5Methods = map[method]handler{
+var mlx5Methods = map[method]*handler{
 	{object: uapi.ObjectPD, method: uapi.MethodMlx5PDQuery}: {verb: "query_pd", call: (*Context).queryPD, driverAttrs: 2},
 	{object: uapi.ObjectMR, method: uapi.MethodMRAdvise}:    {verb: "advise_mr", call: (*Context).adviseMR, attrs: 4},
 	{object: uapi.ObjectMR, method: uapi.MethodMRRegDM}:     {verb: "reg_dm_mr", call: (*Context).regDM, makes: kindMR, attrs: 8},
@@ -182,7 +189,7 @@ var mlx5Methods = map[method]handler{
 }
 
 // efaMethods are those that only its driver has.
-var efaMethods = map[method]handler{
+var efaMethods = map[method]*handler{
 	{object: uapi.ObjectMR, method: uapi.MethodEFAMRQuery}: {verb: "query_mr", call: (*Context).efaQueryMR, driverAttrs: 5},
 }
 

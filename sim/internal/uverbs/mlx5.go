@@ -17,7 +17,7 @@ type Mlx5 struct {
 	StrictDoorbells bool // nothing is executed that was not rung for
 }
 
-func (Mlx5) methods() map[method]handler { return mlx5Methods }
+func (Mlx5) methods() map[method]*handler { return mlx5Methods }
 
 // context tells libmlx5 of the device. TotBFRegs is 0: doorbells are allocated
 // one by one, as with kernels since 5.7.

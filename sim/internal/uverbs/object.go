@@ -19,22 +19,29 @@ type object interface {
 	kind() kind
 }
 
-// kind is what an object is, as those are told who ask for leaks.
-type kind string
+// kind is what an object is.
+type kind uint8
 
 // The kinds of objects.
 const (
-	kindNone kind = "" // what a program need not end
-	kindPD   kind = "PD"
-	kindMR   kind = "MR"
-	kindMW   kind = "MW"
-	kindDM   kind = "DM"
-	kindAH   kind = "AH"
-	kindCQ   kind = "CQ"
-	kindSRQ  kind = "SRQ"
-	kindQP   kind = "QP"
-	kindXRCD kind = "XRCD"
+	kindNone kind = iota // what a program need not end
+	kindPD
+	kindMR
+	kindMW
+	kindDM
+	kindAH
+	kindCQ
+	kindSRQ
+	kindQP
+	kindXRCD
+	kinds // how many
 )
+
+// kindNames are the kinds for those who ask for leaks.
+var kindNames = [kinds]string{"", "PD", "MR", "MW", "DM", "AH", "CQ", "SRQ", "QP", "XRCD"}
+
+// String returns the kind's name.
+func (k kind) String() string { return kindNames[k] }
 
 // room reports whether the device may have one more object of a kind.
 func (d *Device) room(k kind) bool {
@@ -93,9 +100,6 @@ func (t *table) add(o object) uint32 {
 func (c *Context) add(o object) uint32 {
 	for _, p := range o.parents() {
 		*p.users()++
-	}
-	if c.device.objects == nil {
-		c.device.objects = make(map[kind]int)
 	}
 	c.device.objects[o.kind()]++
 	return c.objects.add(o)
@@ -157,7 +161,7 @@ func (c *Context) leaks() map[string]int {
 	n := make(map[string]int)
 	for _, o := range c.objects.objects {
 		if o != nil && o.kind() != kindNone {
-			n[string(o.kind())]++
+			n[o.kind().String()]++
 		}
 	}
 	return n
