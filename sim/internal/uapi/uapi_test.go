@@ -22,10 +22,11 @@ func newMessage(attrs ...attr) *message {
 // A request holds addresses as numbers: what they point to must not move.
 var (
 	in  = QueryQP{Handle: 5, Mask: 9}
-	out = [4]uint32{7, 7, 7, 7}
+	out [4]uint32
 )
 
 func TestAttributes(t *testing.T) {
+	out = [4]uint32{7, 7, 7, 7}
 	m := newMessage(
 		attr{ID: 1, Len: 4, Data: 42},
 		attr{ID: 2, Len: uint16(unsafe.Sizeof(in)), Data: uint64(uintptr(unsafe.Pointer(&in)))},
