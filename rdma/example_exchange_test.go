@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
+	"os"
 
 	"github.com/goverbs/goverbs/rdma"
 )
@@ -36,6 +39,11 @@ func serve(ctx context.Context, dom *rdma.Domain, listener net.Listener) (string
 	if err := json.NewEncoder(conn).Encode(inbox.Remote()); err != nil {
 		return "", err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		conn.Read(make([]byte, 1)) // ends when the client does, which sends no more
+		cancel()
+	}()
 	if err := written.Wait(ctx); err != nil {
 		return "", err
 	}
@@ -52,6 +60,8 @@ func dial(ctx context.Context, dom *rdma.Domain, addr, message string) error {
 		return err
 	}
 	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	outbox, err := dom.Alloc(len(message), nil)
 	if err != nil {
 		return err
@@ -72,24 +82,38 @@ func dial(ctx context.Context, dom *rdma.Domain, addr, message string) error {
 	if err := json.NewDecoder(conn).Decode(&inbox); err != nil {
 		return err
 	}
-	return qp.WriteImm(ctx, outbox.View(), inbox, 0)
+	if err := qp.WriteImm(ctx, outbox.View(), inbox, 0); err != nil {
+		return err
+	}
+	// Until the server ends: it would take an end before for a failure.
+	_, err = io.Copy(io.Discard, conn)
+	return err
 }
 
 // A server and a client meet over TCP. Then the client writes into the server's
 // memory, whose processor has no part in that but to hear of it.
+//
+// They are two processes: the program runs without arguments as the server, and
+// elsewhere with the server's address, such as 10.0.0.1:7471, as the client.
 func ExampleExchange() {
-	var ctx context.Context
+	ctx := context.Background()
 	var dom *rdma.Domain // of a device of the machine
 
-	// On one machine:
-	listener, err := net.Listen("tcp", ":7471")
-	if err != nil {
-		fmt.Println(err)
+	if len(os.Args) > 1 { // the client
+		if err := dial(ctx, dom, os.Args[1], "hello"); err != nil {
+			log.Fatal(err)
+		}
 		return
 	}
-	defer listener.Close()
-	fmt.Println(serve(ctx, dom, listener))
 
-	// On another one:
-	fmt.Println(dial(ctx, dom, "server:7471", "hello"))
+	listener, err := net.Listen("tcp", ":7471") // the server
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer listener.Close()
+	message, err := serve(ctx, dom, listener)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(message)
 }

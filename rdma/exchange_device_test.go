@@ -1,6 +1,7 @@
 package rdma_test
 
 import (
+	"context"
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
@@ -112,6 +113,38 @@ func TestServerAndClient(t *testing.T) {
 	check(t, dial(ctx, client, listener.Addr().String(), message))
 	if got := <-served; got.message != message || got.err != nil {
 		t.Errorf("the server got %q, %v; want %q", got.message, got.err, message)
+	}
+}
+
+// The server does not wait for a client that fails once they are connected.
+func TestServerEndsWithItsClient(t *testing.T) {
+	device := rdmatest.Devices(t, 1)[0]
+	rdmatest.Needs(t, device, rdmatest.Connections)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	server, client := openDomain(t, device, nil), newSide(t, device, nil)
+	served := make(chan error, 1)
+	go func() {
+		_, err := serve(context.Background(), server, listener)
+		served <- err
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchangeErr := rdma.Exchange(deadline(t), conn, client.qp)
+	check(t, conn.Close())
+	check(t, exchangeErr)
+	select {
+	case err := <-served:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the server ended with %v, want context.Canceled", err)
+		}
+	case <-deadline(t).Done():
+		t.Error("the server waits on")
 	}
 }
 
