@@ -1,6 +1,7 @@
 package rdma_test
 
 import (
+	"context"
 	"errors"
 	"syscall"
 	"testing"
@@ -135,6 +136,35 @@ func TestRemovedDevice(t *testing.T) {
 	check(t, a.qp.Close())
 	<-memory.Released() // nothing can use it any more
 	check(t, b.qp.Err())
+}
+
+// Who reads events of a device that was removed learns that there are no more,
+// also who begins afterwards.
+func TestEventsEndWithTheDevice(t *testing.T) {
+	f := newFabric(t, nil)
+	s := newSite(t, f.Devices()[0])
+	before, err := s.dev.Events()
+	check(t, err)
+	check(t, simDevice(t, f, s.dev.Name()).Remove())
+	e, err := before.Next(deadline(t))
+	check(t, err)
+	if e.Type != rdma.EventDeviceFatal {
+		t.Errorf("the last event is %v", e)
+	}
+	_, err = before.Next(deadline(t))
+	after, afterErr := s.dev.Events()
+	if afterErr == nil {
+		_, afterErr = after.Next(deadline(t))
+		check(t, after.Close())
+	}
+	for who, err := range map[string]error{"before": err, "afterwards": afterErr} {
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who began %s gets %v", who, err)
+		}
+	}
+	check(t, before.Close())
+	check(t, s.mem.Close())
+	check(t, s.dev.Close())
 }
 
 // Nothing is made that reports where nothing comes any more.

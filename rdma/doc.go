@@ -29,12 +29,11 @@
 // Either way the memory of a request stays registered until the request has
 // ended, whatever is closed meanwhile, and every request that was accepted is
 // reported once, also when its queue pair fails or is closed. A failed request
-// is a [*CompletionError]. All that waits for a
-// peer takes a context and parks its goroutine on the runtime's poller; a context
-// ends the wait and not the request. What the device alone does takes none:
-// [QP.Close], [Domain.Compose], [Memory.Grow] and [Domain.Interleave] take
-// microseconds of a device that works, and give it 5 seconds. [CQ.Spin] is bound
-// by its limit.
+// is a [*CompletionError]. All that waits for a peer takes a context and parks its
+// goroutine on the runtime's poller; a context ends the wait and not the request.
+// What the device alone does takes none: [QP.Close], [Domain.Compose],
+// [Memory.Grow] and [Domain.Interleave] take microseconds of a device that works,
+// and give it 5 seconds. [CQ.Spin] is bound by its limit.
 //
 // # Memory
 //

@@ -93,9 +93,11 @@ type Config struct {
 	Devices []DeviceConfig
 
 	// Patience is how long a request of a reliable connection waits for a peer
-	// that may still come, one that is not ready to receive or whose port is
-	// down, before it fails with "transport retry counter exceeded". A peer that
-	// is gone is not waited for. It is not negative. Default: 10 s.
+	// that does not answer but may yet come: its queue pair is not connected, its
+	// port is down, its device was removed. Then it fails with "transport retry
+	// counter exceeded". A queue pair that was closed is not waited for, and a
+	// receiver without a receive as often as the sender's RNR retries say. It is
+	// not negative. Default: 10 s.
 	Patience time.Duration
 
 	// StrictDoorbells has ConnectX devices execute a send request only after its

@@ -80,7 +80,7 @@ func (d *Device) SetPKeys(port int, keys []uint16) error {
 
 // change changes a port and tells programs.
 func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)) error {
-	return d.f.host.withDevice(d.f, d.d, func() error {
+	return d.f.host.withFabric(d.f, func() error {
 		p, err := d.port(port)
 		if err != nil {
 			return err
@@ -96,10 +96,10 @@ func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)
 
 // Remove takes the device away as if it were unplugged: programs get the event
 // IBV_EVENT_DEVICE_FATAL, then every verb fails with EIO; the device is no
-// longer listed, and its peers wait for it in vain. It does not come back. To
-// remove it again does nothing.
+// longer listed, and its peers wait for it in vain, as long as [Config.Patience]
+// says. It does not come back. To remove it again does nothing.
 func (d *Device) Remove() error {
-	return d.f.host.withDevice(d.f, d.d, func() error {
+	return d.f.host.withFabric(d.f, func() error {
 		if d.d.Removed {
 			return nil
 		}
@@ -113,7 +113,7 @@ func (d *Device) Remove() error {
 // IBV_EVENT_QP_FATAL; what is posted on it is flushed. It returns an error if the
 // device has no queue pair of that number.
 func (d *Device) FailQP(number uint32) error {
-	return d.f.host.withDevice(d.f, d.d, func() error {
+	return d.f.host.withFabric(d.f, func() error {
 		q, err := d.qp(number)
 		if err != nil {
 			return err

@@ -20,8 +20,8 @@ func Disable() error {
 	h := &process
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := len(h.contexts); n > 0 {
-		return errOpen(n)
+	if err := h.errOpen(); err != nil {
+		return err
 	}
 	interpose.Disable()
 	h.failed = errDisabled

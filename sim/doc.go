@@ -70,9 +70,9 @@
 //
 // Linux with cgo, and rdma-core's libraries (on Debian the packages libibverbs1
 // and ibverbs-providers); the tests run with releases 44 and 56, and 65 was tried.
-// Without them the import does nothing: programs start, and devices are unsupported as they
-// would be without sim, which [New] tells too. The same goes for statically
-// linked programs.
+// Without them the import does nothing: programs start, and devices are
+// unsupported as they would be without sim, which [New] tells too. The same goes
+// for statically linked programs.
 //
 // Idle devices cost no CPU: what is posted wakes them, by userfaultfd(2) on Linux
 // 5.19 and later. Where that is barred they look 200 times a second, and so they

@@ -62,7 +62,7 @@ var sources = [...]source{
 // It returns an error if there is no such event or nothing that it could be
 // about, or the fabric is closed.
 func (d *Device) Raise(e Event, of uint32) error {
-	return d.f.host.withDevice(d.f, d.d, func() error {
+	return d.f.host.withFabric(d.f, func() error {
 		about := aboutNothing
 		if int(e) < len(sources) {
 			about = sources[e]

@@ -178,7 +178,7 @@ func (f *Fabric) FailRequest(r RequestFault) (*Fault, error) {
 		return nil, fmt.Errorf("sim: %d of Status, Drop, RNR and Delay are set, want one", kinds)
 	}
 	if r.Op >= Recv {
-		return nil, fmt.Errorf("sim: %v is not what a send request asks for", r.Op)
+		return nil, fmt.Errorf("sim: %v is not what a send request asks for; see FailRecv", r.Op)
 	}
 	if err := f.reports(r.Device, r.Status); err != nil {
 		return nil, err
@@ -222,10 +222,14 @@ func (f *Fabric) plan(t *Fault, device string, after, times int) (*Fault, error)
 		return nil, fmt.Errorf("sim: After is %d, want 0 or more", after)
 	}
 	t.f, t.skip, t.left = f, after, cmp.Or(times, 1)
-	f.fabric.Lock()
-	defer f.fabric.Unlock()
-	f.faults = append(f.faults, t)
-	f.watch()
+	err := f.host.withFabric(f, func() error {
+		f.faults = append(f.faults, t)
+		f.watch()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	return t, nil
 }
 

@@ -454,3 +454,17 @@ func failRecv(t *testing.T, f *sim.Fabric, r sim.RecvFault) *sim.Fault {
 	}
 	return fault
 }
+
+// Faults of devices that the process no longer has would never strike.
+func TestFaultsOfAFabricThatIsGoneAreRefused(t *testing.T) {
+	f := newFabric(t, nil)
+	newFabric(t, nil)
+	_, verb := f.FailVerb(sim.VerbFault{Verb: "reg_mr", Err: syscall.ENOMEM})
+	_, request := f.FailRequest(sim.RequestFault{Drop: true})
+	_, recv := f.FailRecv(sim.RecvFault{Status: sim.LocalLengthError})
+	for what, err := range map[string]error{"verb": verb, "request": request, "receive": recv} {
+		if err == nil || !strings.Contains(err.Error(), "fabric is closed") {
+			t.Errorf("a fault of a %s: %v", what, err)
+		}
+	}
+}

@@ -5,11 +5,22 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 )
 
-// errOpen says that n devices are not closed.
-func errOpen(n int) error {
-	return fmt.Errorf("sim: %d devices are open, or something made on them is, such as memory", n)
+// errOpen says which devices are not closed, and what is on them. It is nil if all
+// are. It wants the host's lock.
+func (h *host) errOpen() error {
+	if len(h.contexts) == 0 {
+		return nil
+	}
+	var open []string
+	for _, c := range h.contexts {
+		open = append(open, fmt.Sprintf("%s with %v", c.Device().Name, c.Objects()))
+	}
+	slices.Sort(open)
+	return fmt.Errorf("sim: still open, or something made on it is, such as memory: %s", strings.Join(open, ", "))
 }
 
 // Leaks returns what the process has not ended, by kind: the emulated devices that

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,7 @@ import (
 )
 
 func TestLeaksCountWhatIsNotEnded(t *testing.T) {
-	newFabric(t, nil)
+	f := newFabric(t, nil)
 	before := sim.Leaks()
 	ctx := openDevice(t, "sim_mlx5_0")
 	pd, err := ibverbs.AllocPD(ctx)
@@ -33,6 +34,9 @@ func TestLeaksCountWhatIsNotEnded(t *testing.T) {
 	}
 	if got := sim.Leaks(); got["device"] != before["device"]+1 || got["PD"] != before["PD"] {
 		t.Errorf("with a device open: %v, before it was %v", got, before)
+	}
+	if err := f.Close(); err == nil || !strings.Contains(err.Error(), "sim_mlx5_0 with map[PD:1]") {
+		t.Errorf("closing the fabric: %v", err)
 	}
 	if err := ibverbs.CloseDevice(ctx); err != nil {
 		t.Fatal(err)

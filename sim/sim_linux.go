@@ -130,9 +130,11 @@ func deviceNumber(major, minor uint32) uint32 {
 // A facade that has listed devices does not know until it lists them again;
 // see rdma.Refresh.
 //
+// A process has one fabric: tests that make one can't be parallel.
+//
 // It returns an error wrapping errors.ErrUnsupported where devices can't be
-// emulated, as without libibverbs, and another where the folder that describes them can't be written,
-// which is in /dev/shm or os.TempDir.
+// emulated, as without libibverbs, and another where the folder that describes
+// them can't be written, which is in /dev/shm or os.TempDir.
 func New(cfg *Config) (*Fabric, error) {
 	h := &process
 	h.mu.Lock()
@@ -143,8 +145,8 @@ func New(cfg *Config) (*Fabric, error) {
 	if _, err := libibverbs.Library(); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
-	if n := len(h.contexts); n > 0 {
-		return nil, errOpen(n)
+	if err := h.errOpen(); err != nil {
+		return nil, err
 	}
 	f, err := h.newFabric(cfg)
 	if err != nil {
@@ -168,8 +170,8 @@ func (f *Fabric) Close() error {
 	if h.fabric != f {
 		return nil
 	}
-	if n := len(h.contexts); n > 0 {
-		return errOpen(n)
+	if err := h.errOpen(); err != nil {
+		return err
 	}
 	h.fabric, h.nodes, h.built = nil, nil, false
 	return nil
@@ -269,7 +271,8 @@ func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) error {
 	return sysfs.Write(h.sys(), h.describe())
 }
 
-// raise sends the programs that have d open an event. It wants both locks.
+// raise sends the programs that have d open an event, which is their last if the
+// device was removed. It wants both locks.
 func (h *host) raise(d *fabric.Device, port uint8, t fabric.EventType) {
 	for _, c := range h.contexts {
 		if c.Device().Device != d {
@@ -277,21 +280,20 @@ func (h *host) raise(d *fabric.Device, port uint8, t fabric.EventType) {
 		}
 		c.Raise(port, t)
 		if d.Removed {
-			c.EndAll()
+			c.Disassociate()
 		}
 	}
 }
 
-// withDevice calls f with both locks for a device of a fabric that is still
-// the process's.
-func (h *host) withDevice(of *Fabric, d *fabric.Device, f func() error) error {
+// withFabric calls f with both locks if the fabric is still the process's.
+func (h *host) withFabric(x *Fabric, f func() error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.fabric != of {
-		return fmt.Errorf("sim: the fabric of %s is closed", d.Name)
+	if h.fabric != x {
+		return errors.New("sim: the fabric is closed, or New has put another in its place")
 	}
-	of.fabric.Lock()
-	defer of.fabric.Unlock()
+	x.fabric.Lock()
+	defer x.fabric.Unlock()
 	return f()
 }
 

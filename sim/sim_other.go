@@ -26,7 +26,7 @@ func (*Fabric) Close() error { return nil }
 // host is what devices would be installed in.
 type host struct{}
 
-func (*host) withDevice(*Fabric, *fabric.Device, func() error) error { return errUnsupported }
+func (*host) withFabric(*Fabric, func() error) error { return errUnsupported }
 
 func (*host) changed(*fabric.Device, uint8, fabric.EventType) error { return errUnsupported }
 

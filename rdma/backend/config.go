@@ -11,10 +11,10 @@ import (
 //
 // A field that is 0 takes the default, which for a queue pair is the device's. A
 // negative value asks for zero where zero means something, and says so below: in a
-// QPConfig it is the only way to undo what was set for the device. Where the usual default is more
-// than the device or its port can do, the default shrinks silently; a value
-// that was set and is too much is refused with an error that names field,
-// value and limit.
+// QPConfig it is the only way to undo what was set for the device. Where the usual
+// default is more than the device or its port can do, the default shrinks
+// silently; a value that was set and is too much is refused with an error that
+// names field, value and limit.
 type Config struct {
 	// Port is the port of the device, from 1. Default: the first that is
 	// ACTIVE when the device is opened, else the first.

@@ -8,8 +8,8 @@ const cacheLine = 64
 // leaves no copy of what it read in a cache of its own, which the core that
 // writes there next would have to wait for.
 func (a Addr) Evict(n int) {
-	for end := a + Addr(n); a < end; a += cacheLine {
-		evictLine(a.pointer())
+	for line, end := a&^(cacheLine-1), a+Addr(n); line < end; line += cacheLine {
+		evictLine(line.pointer())
 	}
 }
 

@@ -129,5 +129,7 @@ void sim_pause(void)
 		__builtin_ia32_pause();
 #elif defined(__aarch64__)
 		__asm__ volatile("isb");
+#else
+		__asm__ volatile("" ::: "memory");
 #endif
 }

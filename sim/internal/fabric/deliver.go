@@ -60,12 +60,12 @@ func (q *QP) run(requests int) (n int) {
 		return 0
 	case q.State == StateErr:
 		return q.flush(requests)
-	case q.State == StateSQE:
-		return q.flushSends(requests)
 	case q.broken:
 		q.Notify(EventQPFatal)
 		q.Fail()
 		return 0
+	case q.State == StateSQE:
+		return q.flushSends(requests)
 	}
 	f := q.Device.fabric
 	now := f.Now() // for all of the turn, so that a request is tried once in it

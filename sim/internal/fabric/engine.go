@@ -80,12 +80,12 @@ func (f *Fabric) wakeAt(t time.Duration) {
 // How the engine waits when there is nothing to do: it looks again for a while,
 // in haste at first, since a program that posts one request after the other is
 // back soon. After a burst it rests before the next look: to see the doorbell
-// record it takes the line from the core that posts. Then it naps, which beats looking where cores are few: who sleeps is let in at
-// once when it wakes, ahead of a program that polls its completion queue. An
-// engine that looked in vain, or lost its core over it, is content with a glance
-// for some time, as it is after a nap. Only when nothing has come for a while
-// does it ask to be woken by a doorbell, which costs the program that rings a
-// page fault.
+// record it takes the line from the core that posts. Then it naps, which beats
+// looking where cores are few: who sleeps is let in at once when it wakes, ahead
+// of a program that polls its completion queue. An engine that looked in vain, or
+// lost its core over it, is content with a glance for some time, as it is after a
+// nap. Only when nothing has come for a while does it ask to be woken by a
+// doorbell, which costs the program that rings a page fault.
 const (
 	pause     = time.Microsecond // about what Waker.Pause takes
 	burstRest = 5 * pause

@@ -88,12 +88,13 @@ func (d *Device) AddMR(m *MR, fixed bool) error {
 		k.regions = make([]*MR, firstKey)
 		k.variant = make([]uint8, firstKey)
 	}
-	if len(k.regions) == maxKeys {
+	full := len(k.regions) == maxKeys
+	if full && len(k.free) == 0 {
 		return syscall.ENOMEM
 	}
 	var i uint32
 	// A table that grows before it reuses lets stale keys be caught longer.
-	if len(k.regions) < 256 || len(k.free) < 128 {
+	if !full && (len(k.regions) < 256 || len(k.free) < 128) {
 		i = uint32(len(k.regions))
 		k.regions = append(k.regions, nil)
 		k.variant = append(k.variant, uint8(0x42+i*7))

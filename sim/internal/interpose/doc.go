@@ -7,8 +7,9 @@
 // without Go: the functions serve the whole process, from its first
 // instruction, on every thread.
 //
-// In the process alone that Go runs in: for a child that was forked, or vforked,
-// every call is the kernel's.
+// In the process alone that Go runs in: for a child that was forked every call is
+// the kernel's. So it is for one that was vforked, which is taken to ask for no
+// verbs.
 //
 // A device's open file is known by what the kernel says of its descriptor
 // (st_dev, st_ino), not by the descriptor's number: Go closes by system call,

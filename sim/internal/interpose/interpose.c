@@ -231,7 +231,8 @@ static int do_fstat(int fd, struct stat *st)
 	const struct file *f;
 	int ret = raw_fstat(fd, st);
 
-	if (!ret && __atomic_load_n(&used, __ATOMIC_ACQUIRE) && (f = find(st)) && f->rdev)
+	if (!ret && __atomic_load_n(&used, __ATOMIC_ACQUIRE) && (f = find(st)) && f->rdev &&
+	    is_unforked())
 		make_device(st, f->rdev);
 	return ret;
 }

@@ -64,9 +64,11 @@ func (i *inlet) Read(b []byte) (n int, err error) {
 	failed := i.raw.Read(func(fd uintptr) bool {
 		i.node.mu.Lock() // so that bytes are either counted or still there
 		defer i.node.mu.Unlock()
-		n, err = unix.Read(int(fd), b)
+		for n, err = unix.Read(int(fd), b); err == unix.EINTR; {
+			n, err = unix.Read(int(fd), b)
+		}
 		i.read += uint64(max(n, 0))
-		return err != unix.EAGAIN && err != unix.EINTR
+		return err != unix.EAGAIN
 	})
 	switch {
 	case failed != nil:

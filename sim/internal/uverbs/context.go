@@ -65,7 +65,7 @@ func (c *Context) Close() (leaks map[string]int) {
 	if !c.device.Removed { // then nothing can be ended
 		leaks = c.leaks()
 	}
-	c.EndAll()
+	c.endAll()
 	for _, e := range slices.Concat(c.async, c.channels) {
 		e.close()
 	}
@@ -87,6 +87,15 @@ func (c *Context) CloseEvents(id uint64) bool {
 		}
 	}
 	return false
+}
+
+// Disassociate ends all objects and events of a device that was removed. It wants
+// the lock.
+func (c *Context) Disassociate() {
+	c.endAll()
+	for _, e := range slices.Concat(c.async, c.channels) {
+		e.end()
+	}
 }
 
 // Raise tells the program of a change at a port, or at the device as a whole if

@@ -113,16 +113,21 @@ func (e *eventFile) forget(about uint64, n *counted) {
 	_, _ = unix.Write(e.write, kept)
 }
 
-// close ends the device's side; a program that still reads meets the end of
-// the file.
-func (e *eventFile) close() {
+// end ends the device's side: a program that has read all meets the end of the
+// file, where the kernel would say EIO.
+func (e *eventFile) end() {
 	if e == nil || e.closed {
 		return
 	}
 	e.closed = true
-	interpose.RemoveFile(e.id)
 	unix.Close(e.write)
 	unix.Close(e.peek)
+}
+
+// close ends the file, also for who closes its descriptor.
+func (e *eventFile) close() {
+	e.end()
+	interpose.RemoveFile(e.id)
 }
 
 // raise writes an asynchronous event.

@@ -156,6 +156,13 @@ func (c *Context) end(h uint32) {
 	c.objects.free = append(c.objects.free, h)
 }
 
+// Objects counts, by kind, those that the program has to end. It takes the lock.
+func (c *Context) Objects() map[string]int {
+	c.fabric.Lock()
+	defer c.fabric.Unlock()
+	return c.leaks()
+}
+
 // leaks counts, by kind, the objects that a program should have ended.
 func (c *Context) leaks() map[string]int {
 	n := make(map[string]int)
@@ -167,9 +174,9 @@ func (c *Context) leaks() map[string]int {
 	return n
 }
 
-// EndAll destroys all objects, the users of others first, and takes back events
+// endAll destroys all objects, the users of others first, and takes back events
 // about them that the program has not read. It wants the lock.
-func (c *Context) EndAll() {
+func (c *Context) endAll() {
 	for again := true; again; {
 		again = false
 		for h, o := range c.objects.objects {

@@ -84,16 +84,13 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	return nil
 }
 
-// Attributes of modifySRQ.
-const (
-	srqMaxWR = 1 << 0
-	srqLimit = 1 << 1
-)
+// srqLimit is the attribute of modifySRQ that mlx5 has: it can't resize.
+const srqLimit = 1 << 1
 
 func (c *Context) modifySRQ(r *uapi.Request) error {
 	in := uapi.In[uapi.ModifySRQ](r, uapi.AttrCoreIn)
 	s, err := lookupForWrite[*srq](c, in.Handle)
-	if err != nil || in.Mask&^(srqMaxWR|srqLimit) != 0 || in.Mask&srqMaxWR != 0 { // mlx5 can't resize
+	if err != nil || in.Mask&^srqLimit != 0 {
 		return syscall.EINVAL
 	}
 	if in.Mask&srqLimit != 0 {
