@@ -323,7 +323,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	name := f.Devices()[0]
 	dom := newSide(t, name, nil).dom
 	for errno, want := range map[syscall.Errno]string{
-		syscall.ENOMEM: "RLIMIT_MEMLOCK", syscall.EFAULT: "not mapped", syscall.EINVAL: "access rights",
+		syscall.EFAULT: "not mapped", syscall.EINVAL: "access rights",
 	} {
 		fault := plan(t, f.FailVerb, sim.VerbFault{Verb: "reg_mr", Err: errno})
 		_, err := dom.Alloc(4096, nil)
