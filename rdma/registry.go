@@ -392,7 +392,7 @@ func (f *inventory) owner(want, name string) (string, error) {
 	case why >= 0:
 		return "", f.skipped[why].Err
 	}
-	return "", &Error{Op: "open_device", Device: name, Err: ErrNoDevice, Hint: f.String()}
+	return "", &Error{Op: "open_device", Device: name, Err: ErrNoDevice, Hint: f.String() + "; rdma.Refresh looks again"}
 }
 
 // String tells on one line which devices are there and which were left out.

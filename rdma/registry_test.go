@@ -520,7 +520,7 @@ func TestOpenErrorsTellWhatIsThere(t *testing.T) {
 		&fakeBackend{name: "second", class: backend.Generic, claim: claims(true)})
 
 	_, err := r.open("", "a9", nil)
-	for _, want := range []string{"a9", "first has a0", "second has b0", "left out: locked0"} {
+	for _, want := range []string{"a9", "first has a0", "second has b0", "left out: locked0", "rdma.Refresh looks again"} {
 		if !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), want) {
 			t.Errorf("unknown device: %v, want it to say %q", err, want)
 		}
