@@ -56,7 +56,8 @@ func (t EventType) isPort() bool {
 		t == EventDeviceSpeedChange
 }
 
-// Event is something that happened to a device on its own.
+// Event is something that happened to a device on its own. The zero Event, which
+// comes with an error, is none, though its Type is EventCQErr.
 type Event struct {
 	Type EventType
 	Port int    // the port, if the event is about one
