@@ -1,8 +1,8 @@
 package rdma_test
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
