@@ -100,7 +100,7 @@ type composition struct {
 func (c *composition) add(v View) error {
 	switch {
 	case v.mem == nil:
-		return errors.New("it is of no memory")
+		return zeroViewError{}
 	case v.mem.dom != c.dom:
 		return fmt.Errorf("it is of domain %s, and not of %s", v.mem.dom, c.dom)
 	case v.mem.strided:

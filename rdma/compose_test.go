@@ -331,7 +331,7 @@ func TestPiecesThatCannotBeComposed(t *testing.T) {
 	}{
 		{func() (*rdma.Memory, error) { return b.dom.Compose() }, "there are no pieces"},
 		{func() (*rdma.Memory, error) { return b.dom.Compose(empty, empty) }, "only empty ones"},
-		{func() (*rdma.Memory, error) { return b.dom.Compose(one, rdma.View{}) }, "piece 1: it is of no memory"},
+		{func() (*rdma.Memory, error) { return b.dom.Compose(one, rdma.View{}) }, "piece 1: the zero View has no memory"},
 		{func() (*rdma.Memory, error) { return b.dom.Compose(other.View()) }, `piece 0: it is of domain "other" of`},
 		{func() (*rdma.Memory, error) { return b.dom.Compose(a.mem.View()) }, "piece 0: it is of domain"},
 		{func() (*rdma.Memory, error) { return b.dom.Compose(one, one, closed.View()) }, "piece 2: "},

@@ -17,7 +17,7 @@ import (
 // or another goroutine writes to them is up to the program, as with any memory.
 //
 // The zero View is an empty range of no memory. It can be sliced and closed; to
-// everything else it is closed.
+// everything else it is closed: the errors match [os.ErrClosed].
 type View struct {
 	mem       *Memory
 	off, size uint64 // within mem
@@ -126,13 +126,13 @@ func (v View) Bytes() ([]byte, error) {
 // [io.ReaderAt]: at the end of v it returns what is left and [io.EOF]. Beside
 // mapped memory it reads the device's own, and composite memory of both.
 func (v View) ReadAt(p []byte, off int64) (n int, err error) {
-	if off < 0 {
-		return 0, v.negative(off)
-	}
 	if err := v.pin("access"); err != nil {
 		return 0, err
 	}
 	defer v.unpin()
+	if off < 0 {
+		return 0, v.negative(off)
+	}
 	from := min(uint64(off), v.size)
 	part := View{mem: v.mem, off: v.off + from, size: min(uint64(len(p)), v.size-from)}
 	if n, err = part.load(p); err != nil {
@@ -147,16 +147,16 @@ func (v View) ReadAt(p []byte, off int64) (n int, err error) {
 // WriteAt copies p into v from offset off on. It implements [io.WriterAt]; a p
 // that would end beyond v is refused as a whole. It writes what ReadAt reads.
 func (v View) WriteAt(p []byte, off int64) (n int, err error) {
+	if err := v.pin("access"); err != nil {
+		return 0, err
+	}
+	defer v.unpin()
 	if off < 0 {
 		return 0, v.negative(off)
 	}
 	if !within(uint64(off), uint64(len(p)), v.size) {
 		return 0, v.rangeError("access", uint64(off), uint64(len(p)))
 	}
-	if err := v.pin("access"); err != nil {
-		return 0, err
-	}
-	defer v.unpin()
 	n, err = View{mem: v.mem, off: v.off + uint64(off), size: uint64(len(p))}.store(p)
 	return n, opError("access", v.mem.device, err)
 }
@@ -235,10 +235,18 @@ func (v View) acquire(op string) ([]byte, error) {
 	return bytesAt(v.Addr(), v.size), nil
 }
 
+// zeroViewError says that a View has no memory. It is an os.ErrClosed whose text
+// does not speak of files.
+type zeroViewError struct{}
+
+func (zeroViewError) Error() string { return "the zero View has no memory" }
+
+func (zeroViewError) Is(target error) bool { return target == os.ErrClosed }
+
 // pin pins the memory, or says why op can't.
 func (v View) pin(op string) error {
 	if v.mem == nil {
-		return opError(op, "", os.ErrClosed)
+		return opError(op, "", zeroViewError{})
 	}
 	return opError(op, v.mem.device, v.mem.pin(1))
 }

@@ -167,6 +167,9 @@ func TestZeroViewIsEmptyAndClosed(t *testing.T) {
 	if _, err := v.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("ReadAt: %v", err)
 	}
+	if _, err := v.WriteAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("WriteAt: %v", err)
+	}
 	if v.Remote() != (Remote{}) || v.RKey() != 0 || v.DeviceName() != "" || v.String() != "no memory" {
 		t.Errorf("%v: %+v", v, v.Remote())
 	}

@@ -343,7 +343,7 @@ func (b *Batch) checkBind(code Opcode, w *Window, view View, access Access) erro
 	case code == OpInvalidate:
 		return nil
 	case view.mem == nil:
-		return errors.New("the zero View has no memory")
+		return zeroViewError{}
 	case view.mem.dom != b.q.dom:
 		return fmt.Errorf("the memory is in domain %s, the queue pair in %s", view.mem.dom, b.q.dom)
 	case view.size == 0:
