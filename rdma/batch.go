@@ -80,23 +80,13 @@ func (b *Batch) WriteInline(data []byte, remote Remote, token uint64) *Batch {
 }
 
 // Read adds a read of all of remote into the beginning of view, which is at
-// least as large.
+// least as large. The zero Remote is refused; any other of no bytes moves none.
 func (b *Batch) Read(view View, remote Remote, token uint64) *Batch {
-	if b.err == nil && view.size < remote.Size {
-		return b.fail(OpRead, errTooSmall("the view", view.size, remote.Size))
-	}
 	return b.add(OpRead, token, remote.Size, remote, view)
 }
 
 // ReadV adds a read of all of remote into several views, one after the other.
 func (b *Batch) ReadV(views []View, remote Remote, token uint64) *Batch {
-	size, ok := totalSize(views)
-	if !ok {
-		return b.fail(OpRead, errViewsOverflow)
-	}
-	if b.err == nil && size < remote.Size {
-		return b.fail(OpRead, errTooSmall("the views", size, remote.Size))
-	}
 	return b.add(OpRead, token, remote.Size, remote, views...)
 }
 
@@ -256,7 +246,7 @@ func (b *RecvBatch) Recv(view View, token uint64) *RecvBatch {
 func (b *RecvBatch) RecvV(views []View, token uint64) *RecvBatch {
 	size, ok := totalSize(views)
 	if !ok && b.err == nil {
-		b.err = &RequestError{Index: b.reqs.len(), Opcode: OpRecv, Err: errViewsOverflow}
+		b.err = b.reqs.wrong(b.reqs.len(), OpRecv, errViewsOverflow)
 	}
 	return b.add(token, size, views...)
 }
@@ -320,13 +310,14 @@ func (b *RecvBatch) add(token, size uint64, views ...View) *RecvBatch {
 	}
 	if err != nil {
 		b.reqs.undo()
-		b.err = &RequestError{Index: b.reqs.len(), Opcode: OpRecv, Err: err}
+		b.err = b.reqs.wrong(b.reqs.len(), OpRecv, err)
 	}
 	return b
 }
 
 var (
 	errDriven        = errors.New("the library drives this queue pair, which has no CQ of the caller: use its Start methods")
+	errZeroRemote    = errors.New("the zero Remote names no memory")
 	errViewsOverflow = errors.New("the sizes of the views add up to more than 2⁶⁴")
 )
 
@@ -337,7 +328,7 @@ func errTooSmall(what string, have, want uint64) error {
 // fail keeps the first mistake.
 func (b *Batch) fail(code Opcode, err error) *Batch {
 	if b.err == nil {
-		b.err = &RequestError{Index: b.reqs.len(), Opcode: code, Err: err}
+		b.err = b.reqs.wrong(b.reqs.len(), code, err)
 	}
 	return b
 }
@@ -377,13 +368,11 @@ func (b *Batch) begin(code Opcode, token, size uint64, remote Remote) error {
 	if err := b.check(code); err != nil {
 		return err
 	}
-	if code == OpFetchAdd || code == OpCompareSwap {
-		if err := checkAtomic(size, remote); err != nil {
-			return err
-		}
-	}
 	if b.reqs.alone {
 		return errAlone
+	}
+	if code == OpRead && remote == (Remote{}) {
+		return errZeroRemote
 	}
 	if size > remote.Size {
 		return errTooSmall("the remote memory", remote.Size, size)
@@ -429,11 +418,13 @@ func (b *Batch) addInline(code Opcode, data []byte, remote Remote, token uint64)
 // atomicSize is the only size of number that atomics work on.
 const atomicSize = 8
 
-// checkAtomic says why an atomic can't be made of a view of that size and remote.
-func checkAtomic(size uint64, remote Remote) error {
+// checkAtomic says why an atomic can't be made of view and remote.
+func checkAtomic(view View, remote Remote) error {
 	switch {
-	case size != atomicSize || remote.Size != atomicSize:
-		return fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", size, remote.Size, atomicSize)
+	case view.mem == nil:
+		return zeroViewError{}
+	case view.size != atomicSize || remote.Size != atomicSize:
+		return fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", view.size, remote.Size, atomicSize)
 	case remote.Addr%atomicSize != 0:
 		return fmt.Errorf("the remote address %#x is not a multiple of %d", remote.Addr, atomicSize)
 	}
@@ -441,6 +432,9 @@ func checkAtomic(size uint64, remote Remote) error {
 }
 
 func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, token uint64) *Batch {
+	if err := checkAtomic(view, remote); err != nil {
+		return b.fail(code, err)
+	}
 	b.add(code, token, view.size, remote, view)
 	if b.err == nil {
 		r := b.reqs.last()

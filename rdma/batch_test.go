@@ -118,6 +118,9 @@ func TestBatchRefusesMistakes(t *testing.T) {
 		{"atomic on four bytes", func(b *rdma.Batch) { b.CompareSwap(slice(t, a.mem, 0, 4), mustSlice(t, remote, 0, 8), 1, 1, 1) }, nil, "has 4 bytes"},
 		{"atomic on sixteen bytes", func(b *rdma.Batch) { b.FetchAdd(slice(t, a.mem, 0, 8), mustSlice(t, remote, 0, 16), 1, 1) }, nil, "remote memory 16"},
 		{"read into memory that is read only", func(b *rdma.Batch) { b.Read(readOnly.View(), mustSlice(t, remote, 0, 8), 1) }, nil, "needs LOCAL_WRITE"},
+		{"read of several beyond them", func(b *rdma.Batch) { b.ReadV(views(2), mustSlice(t, remote, 0, 17), 1) }, nil, "16 bytes, 17 are needed"},
+		{"read into no memory", func(b *rdma.Batch) { b.Read(rdma.View{}, mustSlice(t, remote, 0, 9), 1) }, os.ErrClosed, "the zero View has no memory"},
+		{"read of the zero Remote", func(b *rdma.Batch) { b.Read(slice(t, a.mem, 0, 8), rdma.Remote{}, 1) }, nil, "the zero Remote names no memory"},
 		{"no memory", func(b *rdma.Batch) { b.Send(rdma.View{}, 1) }, nil, "no memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

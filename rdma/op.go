@@ -134,7 +134,8 @@ func (qp *QP) WriteImm(ctx context.Context, view View, remote Remote, imm uint32
 }
 
 // StartRead begins to read all of remote into the beginning of view, which is
-// at least as large.
+// at least as large. The zero Remote is refused; any other of no bytes moves none,
+// and succeeds.
 func (qp *QP) StartRead(ctx context.Context, view View, remote Remote) (*Op, error) {
 	return qp.lane().transfer(ctx, OpRead, view, remote, remote.Size, 0)
 }
@@ -230,7 +231,7 @@ func (l lane) startRecv(ctx context.Context, view View) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := RecvBatch{lane: l}
+	b := RecvBatch{lane: l, reqs: requests{single: true}}
 	b.Recv(view, 0)
 	if b.err == nil {
 		b.reqs.last().op = op.o
@@ -257,7 +258,7 @@ func (l lane) single(ctx context.Context, code Opcode, add func(*Batch)) (*Op, e
 	if err != nil {
 		return nil, err
 	}
-	b := Batch{lane: l}
+	b := Batch{lane: l, reqs: requests{single: true}}
 	add(&b)
 	if b.err == nil {
 		b.reqs.last().op = op.o
@@ -277,8 +278,10 @@ func (l lane) transfer(ctx context.Context, code Opcode, view View, remote Remot
 		list   [1]request
 		pieces [1]piece
 	}
-	b := Batch{lane: l, reqs: requests{list: one.list[:0], pieces: one.pieces[:0]}}
+	b := Batch{lane: l, reqs: requests{list: one.list[:0], pieces: one.pieces[:0], single: true}}
 	switch {
+	case view.mem == nil:
+		return nil, b.fail(code, zeroViewError{}).err
 	case view.size < size:
 		return nil, b.fail(code, errTooSmall("the view", view.size, size)).err
 	case remote.Size < size:

@@ -53,6 +53,49 @@ func TestOperationIsNotBegunAfterItsContext(t *testing.T) {
 	same(t, "memory", contents(t, b.mem), want)
 }
 
+func TestZeroViewIsClosedToRequests(t *testing.T) {
+	a, b := connectedPair(t, nil)
+	none, ctx, remote := rdma.View{}, deadline(t), mustSlice(t, b.mem.Remote(), 0, 8)
+	op := func(_ *rdma.Op, err error) error { return err }
+	number := func(_ uint64, err error) error { return err }
+	for name, err := range map[string]error{
+		"write":     a.qp.Write(ctx, none, remote),
+		"read":      a.qp.Read(ctx, none, remote),
+		"send":      a.qp.Send(ctx, none),
+		"receive":   op(a.qp.StartRecv(ctx, none)),
+		"fetch_add": number(a.qp.FetchAdd(ctx, none, remote, 1)),
+		"cmp_swap":  number(a.qp.CompareSwap(ctx, none, remote, 1, 2)),
+		"composing": func() error { _, err := a.dom.Compose(none); return err }(),
+	} {
+		if !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "the zero View has no memory") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReadOfTheZeroRemoteIsRefused(t *testing.T) {
+	a, b := connectedPair(t, nil)
+	if err := a.qp.Read(deadline(t), a.mem.View(), rdma.Remote{}); err == nil || err.Error() != "rdma: read: the zero Remote names no memory" {
+		t.Errorf("got %v", err)
+	}
+	check(t, a.qp.Read(deadline(t), a.mem.View(), mustSlice(t, b.mem.Remote(), 0, 0)))
+}
+
+// A call for one request has no batch whose places could tell.
+func TestSingleRequestHasNoNumber(t *testing.T) {
+	a, b := connectedPair(t, nil)
+	err := a.qp.Write(deadline(t), slice(t, a.mem, 0, 9), mustSlice(t, b.mem.Remote(), 0, 8))
+	var where *rdma.RequestError
+	if !errors.As(err, &where) || where.Index != -1 || err.Error() != "rdma: write: the remote memory has 8 bytes, 9 are needed" {
+		t.Errorf("write beyond the end: %v", err)
+	}
+	mem := b.newMemory(t)
+	check(t, mem.Close())
+	if _, err := b.qp.StartRecv(deadline(t), mem.View()); !errors.As(err, &where) || where.Index != -1 {
+		t.Errorf("receive into closed memory: %v", err)
+	}
+}
+
 func TestConnectRefusesAnEndpointThatNoDecoderGave(t *testing.T) {
 	qp := newSide(t, rdmatest.Devices(t, 1)[0], nil).qp
 	good := endpointOf(t, qp)

@@ -14,6 +14,9 @@ import (
 // keeps nothing alive: whoever handed it out keeps the memory until the peer is
 // done with it.
 //
+// The zero Remote names no memory: reads refuse it, and so does whatever would
+// move a byte. Any other of Size 0 is good for requests that move nothing.
+//
 // A Remote travels as JSON or in the binary form of [Remote.AppendBinary].
 type Remote struct {
 	Addr   uint64 // RDMA address of the first byte; need not be a virtual address

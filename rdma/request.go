@@ -21,15 +21,18 @@ var (
 	ErrInlineTooLong = errors.New("inline data is too long")
 )
 
-// RequestError says which request of a batch is wrong.
+// RequestError says which request is wrong.
 type RequestError struct {
-	Index  int // its place in the batch, from 0
+	Index  int // its place in the batch, from 0; -1 if the program made none
 	Opcode Opcode
 	Err    error
 }
 
 // Error returns text such as "rdma: request 3 (write): too many SGEs: 5, …".
 func (e *RequestError) Error() string {
+	if e.Index < 0 {
+		return fmt.Sprintf("rdma: %s: %v", e.Opcode, e.Err)
+	}
 	return fmt.Sprintf("rdma: request %d (%s): %v", e.Index, e.Opcode, e.Err)
 }
 
@@ -69,6 +72,15 @@ type requests struct {
 	pieces []piece
 	inline []byte
 	alone  bool // there is one, which is posted by itself
+	single bool // they are of one operation, and have no numbers
+}
+
+// wrong returns an error of the request in place i.
+func (r *requests) wrong(i int, code Opcode, err error) error {
+	if r.single {
+		i = -1
+	}
+	return &RequestError{Index: i, Opcode: code, Err: err}
 }
 
 func (r *requests) len() int { return len(r.list) - r.posted }
@@ -145,19 +157,20 @@ func (r *requests) undo() {
 	r.list, r.pieces, r.inline = r.list[:n], r.pieces[:last.pieces], r.inline[:last.inline]
 }
 
-// attach adds the first size bytes of the views to the last request. An empty
-// view adds nothing: some devices read a length of zero as 2³¹.
+// attach adds the first size bytes of the views to the last request, or says that
+// they have fewer. An empty view adds nothing: some devices read a length of zero
+// as 2³¹.
 func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) error {
-	req := r.last()
+	req, missing := r.last(), size
 	for _, v := range views {
 		if v.mem == nil {
-			return errors.New("the zero View has no memory")
+			return zeroViewError{}
 		}
 		if v.mem.dom != q.dom {
 			return fmt.Errorf("the memory is in domain %s, the queue pair in %s", v.mem.dom, q.dom)
 		}
-		n := min(v.size, size)
-		size -= n
+		n := min(v.size, missing)
+		missing -= n
 		if n == 0 {
 			continue
 		}
@@ -169,6 +182,9 @@ func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) 
 		}
 		r.pieces = append(r.pieces, piece{addr: v.RDMAAddr(), length: uint32(n), lkey: v.LKey(), mem: v.mem})
 		req.pieceEnd++
+	}
+	if missing > 0 {
+		return errTooSmall("the view", size-missing, size)
 	}
 	if n := req.pieceEnd - req.pieces; n > maxSGE {
 		return fmt.Errorf("%w: %d, the queue pair takes %d", ErrTooManySGE, n, maxSGE)

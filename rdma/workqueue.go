@@ -177,7 +177,12 @@ func (wq *workQueue) post(reqs *requests) (int, error) {
 // refused says which request the device did not take, if it told.
 func (wq *workQueue) refused(wrs []ibverbs.BatchWR, bad uint32, err error) error {
 	if err != nil && int(bad) < len(wrs) {
-		err = fmt.Errorf("request %d (%s): %w", bad, wq.at(uint32(wrs[bad].WRID)).code, err)
+		code := wq.at(uint32(wrs[bad].WRID)).code
+		if len(wrs) == 1 {
+			err = fmt.Errorf("%s: %w", code, err)
+		} else {
+			err = fmt.Errorf("request %d (%s): %w", bad, code, err)
+		}
 	}
 	return opError(wq.op, wq.qp.device, err)
 }
@@ -195,7 +200,7 @@ func (wq *workQueue) admit(reqs *requests) (n int, err error) {
 	for i := range n {
 		r := reqs.at(i)
 		if err := wq.at(wq.next(i)).set(r, reqs.pieces[r.pieces:r.pieceEnd]); err != nil {
-			return i, &RequestError{Index: i, Opcode: r.code, Err: err}
+			return i, reqs.wrong(i, r.code, err)
 		}
 	}
 	return n, err
