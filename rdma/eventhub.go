@@ -28,6 +28,9 @@ type eventHub struct {
 	// take long to be destroyed: completions do not wait for that.
 	unackedCompletions, unackedAsync sync.RWMutex
 
+	// drainingAsync is held by who reads asynchronous events, until they are passed on.
+	drainingAsync sync.Mutex
+
 	mu          sync.Mutex
 	compChannel *ibverbs.CompChannel
 	compPump    *pump
@@ -96,6 +99,7 @@ func (h *eventHub) drainCompletions(ch *ibverbs.CompChannel) error {
 		case errors.Is(err, syscall.EAGAIN):
 			return nil
 		case err != nil:
+			h.drainAsync() // where the removal of the device is told, which ends both
 			h.log.Error("rdma: reading completion events failed; waiters are told", "device", h.device, "err", err)
 			h.breakDown(opError("get_cq_event", h.device, err))
 			return err

@@ -232,6 +232,8 @@ func (h *eventHub) startAsync() (err error) {
 
 // drainAsync passes on all asynchronous events.
 func (h *eventHub) drainAsync() error {
+	h.drainingAsync.Lock()
+	defer h.drainingAsync.Unlock()
 	for {
 		e, q, c, err := h.nextAsync()
 		switch {
