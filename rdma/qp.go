@@ -307,6 +307,13 @@ func (q *queuePair) workQueues() []*workQueue {
 	return slices.DeleteFunc([]*workQueue{&q.sq, &q.rq}, func(wq *workQueue) bool { return wq.cq == nil })
 }
 
+// collect ends or stores what has completed.
+func (q *queuePair) collect() {
+	for _, wq := range q.workQueues() {
+		wq.cq.collect()
+	}
+}
+
 // completionQueues returns the queues that q reports to. They are held until
 // release.
 func (q *queuePair) completionQueues(dev *Device, cfg *QPConfig) (send, recv *completionQueue, release func(), err error) {
@@ -384,9 +391,7 @@ func (q *queuePair) destroy() error {
 	case q.flush():
 		q.drain(closeTimeout)
 	case q.inFlight() > 0:
-		for _, wq := range q.workQueues() {
-			wq.cq.collect() // what ended before, which the library forgets
-		}
+		q.collect() // what ended before, which the library forgets
 	}
 	if err := q.destroyRaw(); err != nil {
 		// The device may still use the memory, which stays pinned, and may never

@@ -237,6 +237,9 @@ func (q *queuePair) modify(attr *QPAttr) error {
 		q.rq.mu.Lock()
 		defer q.rq.mu.Unlock()
 		defer q.flushAfter(&err)
+		// What has ended counts, though the library may drop its completions with the
+		// queue pair's.
+		q.collect()
 	}
 	err = ibverbs.ModifyQP(q.raw, &raw, ibverbs.QPAttrMask(attr.Mask))
 	if err == nil && attr.Mask&QPAttrState != 0 {
@@ -255,8 +258,8 @@ func (q *queuePair) flushAfter(err *error) {
 	if *err != nil {
 		return
 	}
+	q.collect()
 	for _, wq := range q.workQueues() {
-		wq.cq.collect() // what ended before
 		wq.cq.flush(wq)
 	}
 	q.forgetFailure()

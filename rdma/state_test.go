@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +131,35 @@ func TestResetReportsRequests(t *testing.T) {
 	}
 	if wc := waitFor(t, cqA, 1)[0]; wc.Token != 11 || wc.Err() != nil {
 		t.Errorf("after the reset: %+v", wc)
+	}
+}
+
+// What has ended when RESET comes is reported as it ended: who takes it for
+// flushed does it again.
+func TestResetReportsWhatEnded(t *testing.T) {
+	f := newFabric(t, nil)
+	for _, remote := range []uint64{0, 1 << 40} {
+		a, cq := newBatchSide(t, f.Devices()[0], nil)
+		b := newSide(t, f.Devices()[1], nil)
+		connect(t, a, b)
+		trace := f.Trace()
+		write := b.mem.Remote()
+		write.Addr += remote
+		if _, err := a.qp.Batch().Write(a.mem.View(), write, 1).Post(); err != nil {
+			t.Fatal(err)
+		}
+		for len(trace.Records()) == 0 {
+			runtime.Gosched()
+		}
+		check(t, trace.Close())
+		check(t, a.qp.Modify(&rdma.QPAttr{Mask: rdma.QPAttrState, State: rdma.QPReset}))
+		want := rdma.WCSuccess
+		if remote != 0 {
+			want = rdma.WCRemAccessErr
+		}
+		if wc := waitFor(t, cq, 1)[0]; wc.Status != want {
+			t.Errorf("reported as %v, want %v", wc.Status, want)
+		}
 	}
 }
 

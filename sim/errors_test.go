@@ -502,3 +502,17 @@ func TestCompletionQueueOverrun(t *testing.T) {
 	bystander.waitSend(1, ibverbs.IBV_WC_SUCCESS)
 	e.none(small)
 }
+
+// A queue pair that is its own peer is told as such, too.
+func TestErrorsOfAQueuePairConnectedToItself(t *testing.T) {
+	newFabric(t, nil)
+	a := openNode(t, "sim_mlx5_0").newEnd(endConfig{})
+	a.attr.RNRRetry = 7
+	a.toRTR(a)
+	a.toRTS()
+	a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(a.buf), rkey: a.mr.RKey ^ 0x7777})
+	a.waitSend(1, ibverbs.IBV_WC_REM_ACCESS_ERR)
+	if e := a.asyncEvent(); e != ibverbs.IBV_EVENT_QP_ACCESS_ERR {
+		t.Errorf("event %v", e)
+	}
+}

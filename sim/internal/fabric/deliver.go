@@ -125,6 +125,9 @@ func (q *QP) end(t *flight, o *outcome) {
 	q.land(t)
 	q.Device.Counters.count(&t.Request, o.status)
 	q.complete(&t.Request, o.status)
+	if o.failed == q { // its own peer, which tells before it is in ERR
+		o.failResponder()
+	}
 	if o.status != Success {
 		q.endBadly()
 	}

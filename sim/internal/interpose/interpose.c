@@ -153,7 +153,7 @@ static const struct file *find_number(int fd)
 {
 	int i, n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n && fd >= 0; i++)
 		if (__atomic_load_n(&files[i].id, __ATOMIC_ACQUIRE) &&
 		    __atomic_load_n(&files[i].fd, __ATOMIC_RELAXED) == fd)
 			return &files[i];
