@@ -115,60 +115,14 @@ func TestRegistrationBeyondMemlockLimitTellsTheLimit(t *testing.T) {
 	d, dom := standardDomain(t)
 	b := offHeap(t, 1<<20)
 
-	withoutCapability(t, unix.CAP_IPC_LOCK, func() {
-		withMemlockLimit(t, 64<<10, func() {
+	rdmatest.WithoutCapability(t, unix.CAP_IPC_LOCK, func() {
+		rdmatest.WithMemlockLimit(t, 64<<10, func() {
 			_, err := dom.Register(region(b, backend.AccessLocalWrite))
 			if err = opError("reg_mr", d.Name(), err); !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK is 64 KiB") {
 				t.Errorf("registering 1 MiB with a limit of 64 KiB gave %v", err)
 			}
 		})
 	})
-}
-
-// withMemlockLimit runs f while this process may lock n bytes.
-func withMemlockLimit(t *testing.T, n uint64, f func()) {
-	t.Helper()
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
-		t.Error(err)
-		return
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: min(n, old.Max), Max: old.Max}); err != nil {
-		t.Error(err)
-		return
-	}
-	f()
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
-		t.Error(err)
-	}
-}
-
-// withoutCapability runs f without a capability, which is one of the thread: that
-// of f ends with it.
-func withoutCapability(t *testing.T, c uint, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if err := dropCapability(c); err != nil {
-			t.Error(err)
-			return
-		}
-		f()
-	}()
-	<-done
-}
-
-// dropCapability takes a capability from the calling thread.
-func dropCapability(c uint) error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return err
-	}
-	data[c/32].Effective &^= 1 << (c % 32)
-	return unix.Capset(&header, &data[0])
 }
 
 func TestDeviceFileWithoutPermissionIsErrPermission(t *testing.T) {
@@ -191,7 +145,7 @@ func TestDeviceFileWithoutPermissionIsErrPermission(t *testing.T) {
 		defer close(done)
 		runtime.LockOSThread() // ends with the goroutine
 		for _, c := range []uint{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH} {
-			if err := dropCapability(c); err != nil {
+			if err := rdmatest.DropCapability(c); err != nil {
 				t.Error(err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/capi"
+	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
 
@@ -160,6 +161,53 @@ func TestNothingOnDemand(t *testing.T) {
 				t.Errorf("a write at %#x succeeds", at)
 			}
 		})
+	}
+}
+
+// The limit of locked memory may change under a program that has registered more.
+func TestLimitOfLockedMemoryMayBeLowered(t *testing.T) {
+	newFabric(t, nil)
+	n := openNode(t, "sim_mlx5_0")
+	const page, slack = 4096, 64 << 10 // of registrations before the limit is asked for again
+	far, err := unix.Mmap(-1, 0, 2*slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(far)
+	locked := func() (bytes int) { // with what can be registered page by page
+		var mrs []*ibverbs.MR
+		for ; bytes < len(far); bytes += page {
+			mr, err := ibverbs.RegMR(n.pd, capi.Addr(addr(far[bytes:])), page, allAccess)
+			if err != nil {
+				if !errors.Is(err, syscall.ENOMEM) {
+					t.Error(err)
+				}
+				break
+			}
+			mrs = append(mrs, mr)
+		}
+		for _, mr := range mrs {
+			if err := ibverbs.DeregMR(mr); err != nil {
+				t.Error(err)
+			}
+		}
+		return bytes
+	}
+	if got := locked(); got != len(far) {
+		t.Fatalf("%d bytes can be registered, want %d", got, len(far))
+	}
+	rdmatest.WithoutCapability(t, unix.CAP_IPC_LOCK, func() {
+		rdmatest.WithMemlockLimit(t, page, func() {
+			if got := locked(); got > slack {
+				t.Errorf("%d bytes can be registered with a limit of %d", got, page)
+			}
+			if got := locked(); got != 0 {
+				t.Errorf("%d more bytes can be registered with a limit of %d", got, page)
+			}
+		})
+	})
+	if got := locked(); got != len(far) {
+		t.Errorf("%d bytes can be registered with the limit restored, want %d", got, len(far))
 	}
 }
 

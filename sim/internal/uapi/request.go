@@ -3,6 +3,7 @@ package uapi
 import (
 	"encoding/binary"
 	"structs"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -45,25 +46,37 @@ type Request struct {
 	Object, Method uint16
 	attrs          []attr
 	answers        []answer
-	room           [2]answer // of most requests
+	values         []byte // of the answers, one after the other
 }
 
 // answer is one that is to be written.
 type answer struct {
-	to    *attr
-	value []byte
+	to  *attr
+	len int
 }
 
-// ParseRequest reads the request at address p, which must be readable for
-// as long as its header says.
+// requests are used again, with their room for answers.
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// ParseRequest reads the request at address p, which must be readable for as long
+// as its header says. Release gives it back.
 func ParseRequest(p unsafe.Pointer) (*Request, error) {
 	h := (*header)(p)
 	size := unsafe.Sizeof(header{}) + uintptr(h.NumAttrs)*unsafe.Sizeof(attr{})
 	if uintptr(h.Length) != size || h.Reserved1 != 0 || h.Reserved2 != 0 {
 		return nil, syscall.EINVAL
 	}
-	attrs := unsafe.Slice((*attr)(unsafe.Add(p, unsafe.Sizeof(header{}))), int(h.NumAttrs))
-	return &Request{Object: h.Object, Method: h.Method, attrs: attrs}, nil
+	r := requests.Get().(*Request)
+	r.Object, r.Method = h.Object, h.Method
+	r.attrs = unsafe.Slice((*attr)(unsafe.Add(p, unsafe.Sizeof(header{}))), int(h.NumAttrs))
+	return r, nil
+}
+
+// Release gives back what ParseRequest returned, which is not used any more.
+func (r *Request) Release() {
+	clear(r.answers)
+	*r = Request{answers: r.answers[:0], values: r.values[:0]}
+	requests.Put(r)
 }
 
 func (r *Request) find(id uint16) *attr {
@@ -132,25 +145,22 @@ func Out[T any](r *Request, id uint16, v T) {
 
 // OutBytes is Out for bytes of a length known at run time.
 func OutBytes(r *Request, id uint16, v []byte) {
-	a := r.find(id)
-	if a == nil {
-		return
+	if a := r.find(id); a != nil {
+		r.answers = append(r.answers, answer{a, len(v)})
+		r.values = append(r.values, v...)
 	}
-	if r.answers == nil {
-		r.answers = r.room[:0]
-	}
-	r.answers = append(r.answers, answer{a, v})
 }
 
 // Answer writes the answers. They wait for it, since where they go there may be no
 // memory, and what is answered then is done.
 func (r *Request) Answer() {
+	values := r.values
 	for _, a := range r.answers {
 		room := a.to.pointee()
-		clear(room[copy(room, a.value):])
+		clear(room[copy(room, values[:a.len]):])
 		a.to.Flags |= flagValidOutput
+		values = values[a.len:]
 	}
-	r.answers = nil
 }
 
 // Uint returns an integer attribute of up to 8 bytes, 0 if absent.

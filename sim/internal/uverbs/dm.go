@@ -97,7 +97,7 @@ func (c *Context) regDM(r *uapi.Request) error {
 	if access&fabric.ZeroBased == 0 || access&^(rights|fabric.ZeroBased) != 0 || off > m.size || length > m.size-off {
 		return syscall.EINVAL
 	}
-	h, err := c.addMR(&mr{needs: needs{p, m}, onDevice: true, MR: &fabric.MR{PD: p.PD, Access: access, Len: length, Addr: m.addr() + dma.Addr(off)}})
+	h, err := c.addMR(&mr{needs: needs{p, m}, onDevice: true, MR: fabric.MR{PD: p.PD, Access: access, Len: length, Addr: m.addr() + dma.Addr(off)}})
 	if err != nil {
 		return err
 	}

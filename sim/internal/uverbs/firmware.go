@@ -40,9 +40,9 @@ func (c *Context) createDEVX(r *uapi.Request) error {
 	if p == nil || pieces > 1<<logMaxPieces {
 		return refuse(r, uapi.AttrMlx5DEVXOut, firmwareBadParameter)
 	}
-	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Key: uint32(k.Variant()), Indirect: true, MaxPieces: int(pieces), IOVA: k.StartAddr.Get(), Len: k.Len.Get(),
+	m := &mr{needs: needs{p}, MR: fabric.MR{PD: p.PD, Key: uint32(k.Variant()), Indirect: true, MaxPieces: int(pieces), IOVA: k.StartAddr.Get(), Len: k.Len.Get(),
 		Free: k.IsFree(), MayInvalidate: k.MayInvalidate()}}
-	if !c.device.room(kindMR) || c.device.AddMR(m.MR, true) != nil {
+	if !c.device.room(kindMR) || c.device.AddMR(&m.MR, true) != nil {
 		return refuse(r, uapi.AttrMlx5DEVXOut, firmwareLimit)
 	}
 	var out mlx5.CreateMKeyOut

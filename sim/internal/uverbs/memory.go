@@ -18,7 +18,7 @@ import (
 type mr struct {
 	uses
 	needs
-	*fabric.MR
+	fabric.MR
 	mapped   []byte // of a dmabuf
 	onDevice bool
 	pinned   uint64 // bytes that count against the limit of locked memory
@@ -32,7 +32,7 @@ func (m *mr) kind() kind {
 }
 
 func (m *mr) destroy(c *Context) {
-	c.device.RemoveMR(m.MR)
+	c.device.RemoveMR(&m.MR)
 	pinned.Add(-m.pinned)
 	if m.mapped != nil {
 		// Can't fail for what mmap returned.
@@ -70,7 +70,7 @@ func pinPages(in *uapi.RegMR) error {
 	if in.Length == 0 || in.Start+in.Length < in.Start || first+n < in.Start+in.Length || in.Start%pageSize != in.IOVA%pageSize {
 		return syscall.EINVAL
 	}
-	if !mayLock(pinned.Load() + n) {
+	if !mayLock(n) {
 		return syscall.ENOMEM
 	}
 	write := access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0
@@ -87,19 +87,43 @@ func there(at dma.Addr, n uint64, write bool) error {
 	return nil
 }
 
-// pinned counts the bytes of all regions of the process.
-var pinned atomic.Uint64
+// Bytes that regions of the process pin.
+var (
+	pinned  atomic.Uint64 // now
+	allowed atomic.Uint64 // as of when the limit was asked for
+	unasked atomic.Uint64 // registered since
+)
 
-// mayLock reports whether the process may have n bytes locked. As in the
+// asking is how much may be registered before the limit is asked for again, as it
+// may have changed: the least that Linux sets. To ask takes as long as to register
+// a page.
+const asking = 64 << 10
+
+// mayLock reports whether the process may have n more bytes locked. As in the
 // kernel a capability of the calling thread lifts the limit.
 func mayLock(n uint64) bool {
+	total, limit := pinned.Load()+n, allowed.Load()
+	if unasked.Add(n) > asking || total > limit {
+		limit = lockLimit(total)
+		allowed.Store(limit)
+		unasked.Store(0)
+	}
+	return total <= limit
+}
+
+// lockLimit returns how many bytes the process may have locked, which can be more
+// than the limit for who wants that many.
+func lockLimit(wanted uint64) uint64 {
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil || n <= limit.Cur {
-		return true
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return unix.RLIM_INFINITY
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
+	if wanted > limit.Cur && unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0 {
+		return unix.RLIM_INFINITY
+	}
+	return limit.Cur
 }
 
 func (c *Context) regMR(r *uapi.Request) error {
@@ -114,9 +138,10 @@ func (c *Context) regMR(r *uapi.Request) error {
 	if err := c.device.Driver.access(fabric.Access(in.AccessFlags)); err != nil {
 		return err
 	}
-	m := &fabric.MR{PD: p.PD, Access: fabric.Access(in.AccessFlags), IOVA: in.IOVA, Len: in.Length, Addr: dma.Addr(in.Start)}
 	_, n := pagesOf(&in)
-	h, err := c.addMR(&mr{MR: m, needs: needs{p}, pinned: n})
+	m := &mr{needs: needs{p}, pinned: n,
+		MR: fabric.MR{PD: p.PD, Access: fabric.Access(in.AccessFlags), IOVA: in.IOVA, Len: in.Length, Addr: dma.Addr(in.Start)}}
+	h, err := c.addMR(m)
 	if err != nil {
 		return err
 	}
@@ -159,7 +184,7 @@ func (c *Context) reregMR(r *uapi.Request) error {
 }
 
 func (c *Context) addMR(m *mr) (uint32, error) {
-	if err := c.device.AddMR(m.MR, false); err != nil {
+	if err := c.device.AddMR(&m.MR, false); err != nil {
 		return 0, err
 	}
 	pinned.Add(m.pinned)
@@ -200,9 +225,9 @@ func (c *Context) regDMABuf(r *uapi.Request) error {
 		unix.Munmap(mapped)
 		return syscall.EINVAL
 	}
-	m := &fabric.MR{PD: p.PD, Access: access, IOVA: iova, Len: length,
-		Addr: dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))) + dma.Addr(off-first)}
-	h, err := c.addMR(&mr{MR: m, needs: needs{p}, mapped: mapped})
+	m := &mr{needs: needs{p}, mapped: mapped, MR: fabric.MR{PD: p.PD, Access: access, IOVA: iova, Len: length,
+		Addr: dma.Addr(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))) + dma.Addr(off-first)}}
+	h, err := c.addMR(m)
 	if err != nil {
 		unix.Munmap(mapped)
 		return err

@@ -25,6 +25,7 @@ func (c *Context) ioctl(at unsafe.Pointer) error {
 	if err != nil {
 		return err
 	}
+	defer r.Release()
 	m := method{object: r.Object, method: r.Method}
 	if r.Object == uapi.ObjectDevice && r.Method == uapi.MethodInvokeWrite {
 		if !r.Has(uapi.AttrCoreIn) {

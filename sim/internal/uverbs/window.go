@@ -24,7 +24,7 @@ func (c *Context) allocMW(r *uapi.Request) error {
 	if err != nil || in.Type != window1 && in.Type != window2 {
 		return syscall.EINVAL
 	}
-	m := &mr{needs: needs{p}, MR: &fabric.MR{PD: p.PD, Indirect: true, MaxPieces: windowPieces, Window: true, Free: true, MayInvalidate: in.Type == window2}}
+	m := &mr{needs: needs{p}, MR: fabric.MR{PD: p.PD, Indirect: true, MaxPieces: windowPieces, Window: true, Free: true, MayInvalidate: in.Type == window2}}
 	h, err := c.addMR(m)
 	if err != nil {
 		return err
