@@ -95,9 +95,9 @@ func (d *Device) change(port int, f func(*fabric.Port) (fabric.EventType, error)
 }
 
 // Remove takes the device away as if it were unplugged: programs get the event
-// IBV_EVENT_DEVICE_FATAL, then every verb fails with EIO; the device is no
-// longer listed, and its peers wait for it in vain, as long as [Config.Patience]
-// says. It does not come back. To remove it again does nothing.
+// IBV_EVENT_DEVICE_FATAL, then every verb and the reading of events fail with EIO;
+// the device is no longer listed, and its peers wait for it in vain, as long as
+// [Config.Patience] says. It does not come back. To remove it again does nothing.
 func (d *Device) Remove() error {
 	return d.f.host.withFabric(d.f, func() error {
 		if d.d.Removed {

@@ -357,6 +357,11 @@ func TestRemovedDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	channel, err := ibverbs.CreateCompChannel(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ibverbs.DestroyCompChannel(channel)
 	d, err := f.Device("sim_mlx5_0")
 	if err != nil {
 		t.Fatal(err)
@@ -367,6 +372,12 @@ func TestRemovedDevice(t *testing.T) {
 	n := &node{t: t, ctx: ctx, arena: peer.arena}
 	if got := n.asyncEvent(); got != ibverbs.IBV_EVENT_DEVICE_FATAL {
 		t.Errorf("event is %v", got)
+	}
+	if err := ibverbs.GetAsyncEvent(ctx, &take[ibverbs.AsyncEvent](n, 1)[0]); !errors.Is(err, syscall.EIO) {
+		t.Errorf("get_async_event: %v, want EIO", err)
+	}
+	if err := ibverbs.GetCQEvent(channel, &take[capi.Ptr[ibverbs.CQ]](n, 1)[0], &take[capi.Addr](n, 1)[0]); !errors.Is(err, syscall.EIO) {
+		t.Errorf("get_cq_event: %v, want EIO", err)
 	}
 	if _, err := ibverbs.AllocPD(ctx); !errors.Is(err, syscall.EIO) {
 		t.Errorf("alloc_pd: %v, want EIO", err)

@@ -1,5 +1,5 @@
 // Package interpose stands between the verbs libraries and the kernel. It
-// defines open, stat, ioctl, close and their kin in the executable, where the
+// defines open, stat, ioctl, read, close and their kin in the executable, where the
 // dynamic linker finds them before libc's, and hands what concerns emulated
 // devices to Go; libibverbs and its providers are none the wiser.
 //

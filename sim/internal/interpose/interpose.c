@@ -27,6 +27,9 @@ extern void goverbs_sim_closed(uint64_t id, int32_t device);
 extern void goverbs_sim_discover(void);
 extern void goverbs_sim_mapped(uint64_t id, void *start, uint64_t length, int64_t offset);
 
+/* libc's own read, which its headers don't declare. */
+extern ssize_t __read(int fd, void *buf, size_t count);
+
 #define NOT_OURS (-1 << 30)
 #define VERBS_IOCTL 0xc0181b01ul
 #define DEVICE_DIR "/dev/infiniband/"
@@ -344,6 +347,21 @@ int close(int fd)
 	if (f && is_owner() && f == find_fd(fd))
 		goverbs_sim_closed(f->id, f->rdev ? fd : -1);
 	return syscall(SYS_close, fd);
+}
+
+/*
+ * An event file is a pipe, which ends with its device; the kernel says EIO then.
+ * Threads that block here may be cancelled, which libc has to see to.
+ */
+ssize_t read(int fd, void *buf, size_t count)
+{
+	const struct file *f;
+	ssize_t n = __read(fd, buf, count);
+
+	if (n || !count || !(f = find_fd(fd)) || f->rdev || !is_unforked())
+		return n;
+	errno = EIO;
+	return -1;
 }
 
 /*

@@ -144,6 +144,44 @@ func TestDeviceFile(t *testing.T) {
 	}
 }
 
+// An event file ends with its device, as the kernel says it.
+func TestEndOfAnEventFileIsEIO(t *testing.T) {
+	for _, ours := range []bool{true, false} {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		var want error
+		if ours {
+			id, err := AddFile(p[0], 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer RemoveFile(id)
+			want = syscall.EIO
+		}
+		if _, err := unix.Write(p[1], []byte("event")); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Close(p[1]); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 8)
+		if n, err := libc.Read(p[0], got); n != 5 || err != nil {
+			t.Errorf("ours %t: reading what is there: %d, %v", ours, n, err)
+		}
+		if n, err := libc.Read(p[0], nil); n != 0 || err != nil {
+			t.Errorf("ours %t: reading nothing: %d, %v", ours, n, err)
+		}
+		if _, err := libc.Read(p[0], got); err != want {
+			t.Errorf("ours %t: reading on: %v, want %v", ours, err, want)
+		}
+		if err := unix.Close(p[0]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A device ends with the last descriptor of its file.
 func TestDuplicateKeepsTheDeviceOpen(t *testing.T) {
 	k := theKernel

@@ -113,8 +113,7 @@ func (e *eventFile) forget(about uint64, n *counted) {
 	_, _ = unix.Write(e.write, kept)
 }
 
-// end ends the device's side: a program that has read all meets the end of the
-// file, where the kernel would say EIO.
+// end ends the device's side: a program that has read all gets EIO from then on.
 func (e *eventFile) end() {
 	if e == nil || e.closed {
 		return

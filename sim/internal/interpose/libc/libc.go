@@ -87,6 +87,11 @@ func Close(fd int) error {
 	return err
 }
 
+func Read(fd int, to []byte) (int, error) {
+	v, err := C.read(C.int(fd), unsafe.Pointer(unsafe.SliceData(to)), C.size_t(len(to)))
+	return result(C.int(v), err)
+}
+
 func Ioctl(fd int, request uint64, arg unsafe.Pointer) error {
 	v, err := C.c_ioctl(C.int(fd), C.ulong(request), arg)
 	_, err = result(v, err)
