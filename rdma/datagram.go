@@ -143,7 +143,8 @@ func (qp *DatagramQP) StartRecv(ctx context.Context, view View) (*Op, error) {
 	return qp.lane().startRecv(ctx, view)
 }
 
-// Recv is StartRecv and Wait. It returns what came.
+// Recv receives one message, or a write with immediate data, into view and returns
+// what came: StartRecv and Wait.
 func (qp *DatagramQP) Recv(ctx context.Context, view View) (WC, error) {
 	return qp.lane().recv(ctx, view)
 }

@@ -117,7 +117,8 @@ func (qp *QP) StartWrite(ctx context.Context, view View, remote Remote) (*Op, er
 	return qp.lane().transfer(ctx, OpWrite, view, remote, view.size, 0)
 }
 
-// Write is StartWrite and Wait.
+// Write writes view into the beginning of remote and returns when it is there:
+// StartWrite and Wait.
 func (qp *QP) Write(ctx context.Context, view View, remote Remote) error {
 	return wait(ctx)(qp.StartWrite(ctx, view, remote))
 }
@@ -128,7 +129,8 @@ func (qp *QP) StartWriteImm(ctx context.Context, view View, remote Remote, imm u
 	return qp.lane().transfer(ctx, OpWriteImm, view, remote, view.size, imm)
 }
 
-// WriteImm is StartWriteImm and Wait.
+// WriteImm writes like Write and then uses up a receive of the peer, to report imm:
+// StartWriteImm and Wait.
 func (qp *QP) WriteImm(ctx context.Context, view View, remote Remote, imm uint32) error {
 	return wait(ctx)(qp.StartWriteImm(ctx, view, remote, imm))
 }
@@ -140,7 +142,8 @@ func (qp *QP) StartRead(ctx context.Context, view View, remote Remote) (*Op, err
 	return qp.lane().transfer(ctx, OpRead, view, remote, remote.Size, 0)
 }
 
-// Read is StartRead and Wait.
+// Read reads all of remote into the beginning of view and returns when it is here:
+// StartRead and Wait.
 func (qp *QP) Read(ctx context.Context, view View, remote Remote) error {
 	return wait(ctx)(qp.StartRead(ctx, view, remote))
 }
@@ -151,7 +154,8 @@ func (qp *QP) StartSend(ctx context.Context, view View) (*Op, error) {
 	return qp.lane().single(ctx, OpSend, func(b *Batch) { b.Send(view, 0) })
 }
 
-// Send is StartSend and Wait.
+// Send sends view as one message, for which the peer has to post a receive:
+// StartSend and Wait.
 func (qp *QP) Send(ctx context.Context, view View) error {
 	return wait(ctx)(qp.StartSend(ctx, view))
 }
@@ -161,7 +165,7 @@ func (qp *QP) StartSendImm(ctx context.Context, view View, imm uint32) (*Op, err
 	return qp.lane().single(ctx, OpSendImm, func(b *Batch) { b.SendImm(view, imm, 0) })
 }
 
-// SendImm is StartSendImm and Wait.
+// SendImm sends a message that carries imm beside its bytes: StartSendImm and Wait.
 func (qp *QP) SendImm(ctx context.Context, view View, imm uint32) error {
 	return wait(ctx)(qp.StartSendImm(ctx, view, imm))
 }
@@ -173,7 +177,8 @@ func (qp *QP) StartRecv(ctx context.Context, view View) (*Op, error) {
 	return qp.lane().startRecv(ctx, view)
 }
 
-// Recv is StartRecv and Wait. It returns what came.
+// Recv receives one message, or a write with immediate data, into view and returns
+// what came: StartRecv and Wait.
 func (qp *QP) Recv(ctx context.Context, view View) (WC, error) {
 	return qp.lane().recv(ctx, view)
 }
@@ -183,8 +188,8 @@ func (qp *QP) StartFetchAdd(ctx context.Context, view View, remote Remote, add u
 	return qp.lane().single(ctx, OpFetchAdd, func(b *Batch) { b.FetchAdd(view, remote, add, 0) })
 }
 
-// FetchAdd is StartFetchAdd and Wait. It returns the number at remote before
-// the addition, which is in view too.
+// FetchAdd adds to the 64-bit number at remote, atomically, and returns the one
+// before, which is in view too: StartFetchAdd and Wait.
 func (qp *QP) FetchAdd(ctx context.Context, view View, remote Remote, add uint64) (uint64, error) {
 	return number(ctx, view)(qp.StartFetchAdd(ctx, view, remote, add))
 }
@@ -194,8 +199,9 @@ func (qp *QP) StartCompareSwap(ctx context.Context, view View, remote Remote, co
 	return qp.lane().single(ctx, OpCompareSwap, func(b *Batch) { b.CompareSwap(view, remote, compare, swap, 0) })
 }
 
-// CompareSwap is StartCompareSwap and Wait. It returns the number at remote
-// before, which is in view too: it was replaced if that is equal to compare.
+// CompareSwap replaces the 64-bit number at remote by swap if it is equal to
+// compare, atomically, and returns the one before, which is in view too:
+// StartCompareSwap and Wait.
 func (qp *QP) CompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (uint64, error) {
 	return number(ctx, view)(qp.StartCompareSwap(ctx, view, remote, compare, swap))
 }

@@ -93,7 +93,8 @@ func (p *Peer) StartWrite(ctx context.Context, view View, remote Remote) (*Op, e
 	return p.lane().transfer(ctx, OpWrite, view, remote, view.size, 0)
 }
 
-// Write is StartWrite and Wait.
+// Write writes view into the beginning of remote and returns when it is there:
+// StartWrite and Wait.
 func (p *Peer) Write(ctx context.Context, view View, remote Remote) error {
 	return wait(ctx)(p.StartWrite(ctx, view, remote))
 }
@@ -104,7 +105,8 @@ func (p *Peer) StartWriteImm(ctx context.Context, view View, remote Remote, imm 
 	return p.lane().transfer(ctx, OpWriteImm, view, remote, view.size, imm)
 }
 
-// WriteImm is StartWriteImm and Wait.
+// WriteImm writes like Write and then uses up a receive of the peer, to report imm:
+// StartWriteImm and Wait.
 func (p *Peer) WriteImm(ctx context.Context, view View, remote Remote, imm uint32) error {
 	return wait(ctx)(p.StartWriteImm(ctx, view, remote, imm))
 }
@@ -115,7 +117,8 @@ func (p *Peer) StartRead(ctx context.Context, view View, remote Remote) (*Op, er
 	return p.lane().transfer(ctx, OpRead, view, remote, remote.Size, 0)
 }
 
-// Read is StartRead and Wait.
+// Read reads all of remote into the beginning of view and returns when it is here:
+// StartRead and Wait.
 func (p *Peer) Read(ctx context.Context, view View, remote Remote) error {
 	return wait(ctx)(p.StartRead(ctx, view, remote))
 }
@@ -125,7 +128,8 @@ func (p *Peer) StartSend(ctx context.Context, view View) (*Op, error) {
 	return p.lane().single(ctx, OpSend, func(b *Batch) { b.Send(view, 0) })
 }
 
-// Send is StartSend and Wait.
+// Send sends view as one message, for which the peer has to post a receive:
+// StartSend and Wait.
 func (p *Peer) Send(ctx context.Context, view View) error {
 	return wait(ctx)(p.StartSend(ctx, view))
 }
@@ -135,7 +139,7 @@ func (p *Peer) StartSendImm(ctx context.Context, view View, imm uint32) (*Op, er
 	return p.lane().single(ctx, OpSendImm, func(b *Batch) { b.SendImm(view, imm, 0) })
 }
 
-// SendImm is StartSendImm and Wait.
+// SendImm sends a message that carries imm beside its bytes: StartSendImm and Wait.
 func (p *Peer) SendImm(ctx context.Context, view View, imm uint32) error {
 	return wait(ctx)(p.StartSendImm(ctx, view, imm))
 }
@@ -145,7 +149,8 @@ func (p *Peer) StartFetchAdd(ctx context.Context, view View, remote Remote, add 
 	return p.lane().single(ctx, OpFetchAdd, func(b *Batch) { b.FetchAdd(view, remote, add, 0) })
 }
 
-// FetchAdd is StartFetchAdd and Wait; see [QP.FetchAdd].
+// FetchAdd adds to the 64-bit number at remote, atomically, and returns the one
+// before; see [QP.FetchAdd].
 func (p *Peer) FetchAdd(ctx context.Context, view View, remote Remote, add uint64) (uint64, error) {
 	return number(ctx, view)(p.StartFetchAdd(ctx, view, remote, add))
 }
@@ -155,7 +160,8 @@ func (p *Peer) StartCompareSwap(ctx context.Context, view View, remote Remote, c
 	return p.lane().single(ctx, OpCompareSwap, func(b *Batch) { b.CompareSwap(view, remote, compare, swap, 0) })
 }
 
-// CompareSwap is StartCompareSwap and Wait; see [QP.CompareSwap].
+// CompareSwap replaces the 64-bit number at remote by swap if it is equal to
+// compare, atomically, and returns the one before; see [QP.CompareSwap].
 func (p *Peer) CompareSwap(ctx context.Context, view View, remote Remote, compare, swap uint64) (uint64, error) {
 	return number(ctx, view)(p.StartCompareSwap(ctx, view, remote, compare, swap))
 }
