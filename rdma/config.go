@@ -12,7 +12,8 @@ import (
 
 // Config holds the settings of queue pairs. Given to [Open] it sets the defaults
 // of everything made under that device; within a [QPConfig] it overrides them for
-// one queue pair. A field that is 0 takes the default. The main fields are
+// one queue pair. A field that is 0 takes the default, a negative one asks for zero,
+// where that means something. The main fields are
 //
 //	Port                     first active port
 //	MaxSendWR, MaxRecvWR     512 requests in each queue
@@ -29,6 +30,8 @@ import (
 type Config = backend.Config
 
 // MTU is a packet payload in bytes.
+//
+// Its constants: go doc github.com/goverbs/goverbs/rdma/backend.MTU
 type MTU = backend.MTU
 
 // The payloads that InfiniBand defines.

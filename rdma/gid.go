@@ -10,12 +10,16 @@ import (
 )
 
 // GID is a port's 128-bit address.
+//
+// Its methods: go doc github.com/goverbs/goverbs/rdma/backend.GID
 type GID = backend.GID
 
 // ParseGID reads a GID in the notation of IPv6 or IPv4.
 func ParseGID(s string) (GID, error) { return backend.ParseGID(s) }
 
 // GIDType is the protocol that packets from a GID use.
+//
+// Its constants and methods: go doc github.com/goverbs/goverbs/rdma/backend.GIDType
 type GIDType = backend.GIDType
 
 // The types there are.
@@ -26,6 +30,8 @@ const (
 )
 
 // GIDScope is how far a GID reaches.
+//
+// Its constants and methods: go doc github.com/goverbs/goverbs/rdma/backend.GIDScope
 type GIDScope = backend.GIDScope
 
 // From nowhere to everywhere.
@@ -38,6 +44,8 @@ const (
 )
 
 // GIDChoice says which entry of a port's GID table to use.
+//
+// Its fields and methods: go doc github.com/goverbs/goverbs/rdma/backend.GIDChoice
 type GIDChoice = backend.GIDChoice
 
 // GIDAt chooses the entry at index i of the GID table.

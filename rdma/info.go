@@ -248,6 +248,8 @@ type DeviceInfo struct {
 }
 
 // QPLimits is the most that one queue pair of a device can have.
+//
+// Its fields: go doc github.com/goverbs/goverbs/rdma/backend.QPLimits
 type QPLimits = backend.QPLimits
 
 // ODPCaps is what may touch memory that is not locked (on-demand paging), as

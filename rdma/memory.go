@@ -37,6 +37,8 @@ type Memory struct {
 }
 
 // Access is what may be done to registered memory, as a set of bits.
+//
+// Its constants and methods: go doc github.com/goverbs/goverbs/rdma/backend.Access
 type Access = backend.Access
 
 // The rights there are. AccessRemoteWrite and AccessRemoteAtomic need
@@ -59,9 +61,10 @@ const (
 // allocated. The zero value and nil mean ordinary memory that only the own
 // device can reach.
 type MemoryConfig struct {
-	// Access is who may do what. Default: AccessLocalWrite. Remote rights are
-	// given only if they are asked for; AccessRemoteWrite and
-	// AccessRemoteAtomic include AccessLocalWrite, which verbs demand.
+	// Access is who may do what. Default: AccessLocalWrite, which any other value
+	// replaces: memory that peers read and that the own device receives into
+	// needs AccessLocalWrite beside AccessRemoteRead. AccessRemoteWrite and
+	// AccessRemoteAtomic include it, as verbs demand it.
 	// Config.RelaxedOrdering of the device adds AccessRelaxedOrdering.
 	Access Access
 

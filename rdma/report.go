@@ -15,6 +15,8 @@ import (
 
 // Capability is something that devices may be able to do, what there is of it,
 // and if nothing, why not.
+//
+// Its fields and methods: go doc github.com/goverbs/goverbs/rdma/backend.Capability
 type Capability = backend.Capability
 
 // Report tells what the device can do and what it can't, and why: first what
