@@ -37,8 +37,9 @@ func (library) deallocPD(pd *ibverbs.PD) error                    { return ibver
 
 // Domain returns the device's domain of the given name, which may be empty. It
 // is made on first use and shared by all that ask for the name, until one of
-// them closes it: after that the name gives a new one. Closing the device closes
-// its domains too.
+// them closes it: after that the name gives a new one. Parts of a program that
+// close their domains by themselves best take a name each. Closing the device
+// closes its domains too.
 //
 // Implements:
 //

@@ -130,6 +130,10 @@ func (s WCStatus) Meaning() string {
 //
 // Token, Status, Opcode and QPN always mean something. VendorErr does only if
 // the request failed, the rest only if it did not: they are zero otherwise.
+//
+// SrcQP does not tell senders apart, as hosts number their queue pairs alike. Let
+// them say who they are by what they send, such as the immediate; on UD the header
+// before the message, of [GRHSize] bytes, has the sender's address too.
 type WC struct {
 	Token       uint64   // what the request was posted with
 	Status      WCStatus // how it ended

@@ -31,8 +31,9 @@ type Config struct {
 
 	// MaxInline is how many bytes a request may carry in itself, copied when
 	// it is posted. Default 0. Devices differ and most report no limit:
-	// creating the queue pair fails if it is too much, and QP.Cap tells what
-	// was granted. Negative means zero.
+	// creating the queue pair fails if it is too much. Ask for what you use:
+	// what they grant beyond that, which QP.Cap tells, differs too. Negative
+	// means zero.
 	MaxInline int
 
 	// PathMTU is the largest packet payload. Default 4096, at most the port's
