@@ -243,6 +243,8 @@ func TestModifyRefusesWhatTheKernelRefuses(t *testing.T) {
 	}
 	a.attr.PathMTU, a.attr.DestQPNum = ibverbs.IBV_MTU_4096, ibverbs.QPNum(b.qp)
 	a.attr.AHAttr = ibverbs.AHAttr{GRH: ibverbs.GlobalRoute{DGID: b.gid(), SGIDIndex: gidIndex}, IsGlobal: 1, PortNum: 1}
+	refuse("a path without a port", ibverbs.IBV_QPS_RTR, rcRTR, func(a *ibverbs.QPAttr) { a.AHAttr.PortNum = 0 })
+	refuse("a path of another port", ibverbs.IBV_QPS_RTR, rcRTR, func(a *ibverbs.QPAttr) { a.AHAttr.PortNum = 2 })
 	refuse("RoCE without GRH", ibverbs.IBV_QPS_RTR, rcRTR, func(a *ibverbs.QPAttr) { a.AHAttr.IsGlobal = 0 })
 	refuse("GID index outside the table", ibverbs.IBV_QPS_RTR, rcRTR, func(a *ibverbs.QPAttr) { a.AHAttr.GRH.SGIDIndex = 200 })
 	refuse("17 reads", ibverbs.IBV_QPS_RTR, rcRTR, func(a *ibverbs.QPAttr) { a.MaxDestRDAtomic = 17 })
@@ -250,6 +252,15 @@ func TestModifyRefusesWhatTheKernelRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("RTS without timeouts", ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_SQ_PSN, nil)
+	a.toRTS()
+	for _, current := range []ibverbs.QPState{ibverbs.IBV_QPS_INIT, ibverbs.IBV_QPS_SQD, 99} {
+		refuse(fmt.Sprintf("RTS for a queue pair in %v", current), ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_CUR_STATE, func(a *ibverbs.QPAttr) { a.CurQPState = current })
+	}
+	a.attr.CurQPState = ibverbs.IBV_QPS_RTS
+	if err := a.modify(ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_CUR_STATE); err != nil {
+		t.Error(err)
+	}
+	refuse("a rate limit", ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_RATE_LIMIT, nil)
 }
 
 // What something needs can't be ended, and goes on working.

@@ -89,7 +89,7 @@ func (d *Device) Raise(e Event, of uint32) error {
 			return err
 		}
 		switch {
-		case about == aboutSRQ && !q.HasSRQ:
+		case about == aboutSRQ && q.SRQPD == nil:
 			return fmt.Errorf("sim: queue pair %#x of %s has no shared receive queue", of, d.d.Name)
 		case about == aboutCQ && q.Type == fabric.XRCRecv:
 			return fmt.Errorf("sim: queue pair %#x of %s has no completion queue", of, d.d.Name)

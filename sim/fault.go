@@ -63,6 +63,7 @@ const (
 	RetryExceeded        = Status(fabric.RetryExceeded)
 	RNRRetryExceeded     = Status(fabric.RNRRetryExceeded)
 	RemoteAborted        = Status(fabric.RemoteAborted)
+	GeneralError         = Status(fabric.GeneralError)
 
 	// Of EFA only, with numbers of their own.
 	BadDestination = Status(fabric.BadDestination)
@@ -74,6 +75,7 @@ var statusNames = map[Status]string{
 	FlushError: "flushed", BindError: "bind error", BadResponseError: "bad response", LocalAccessError: "local access error",
 	RemoteInvalidRequest: "remote invalid request", RemoteAccessError: "remote access error", RemoteOperationError: "remote operation error",
 	RetryExceeded: "retries exceeded", RNRRetryExceeded: "RNR retries exceeded", RemoteAborted: "remote aborted",
+	GeneralError:   "general error",
 	BadDestination: "bad destination", UnknownPeer: "unknown to the peer",
 }
 

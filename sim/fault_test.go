@@ -116,7 +116,7 @@ func TestFaultsThatMakeNoSense(t *testing.T) {
 // Every status that the interface knows reaches the program through libmlx5.
 func TestRequestFaultsWithEveryStatus(t *testing.T) {
 	for _, st := range []sim.Status{sim.LocalLengthError, sim.LocalQPOpError, sim.LocalProtectionError, sim.FlushError, sim.BindError, sim.BadResponseError,
-		sim.LocalAccessError, sim.RemoteInvalidRequest, sim.RemoteAccessError, sim.RemoteOperationError, sim.RetryExceeded, sim.RNRRetryExceeded, sim.RemoteAborted} {
+		sim.LocalAccessError, sim.RemoteInvalidRequest, sim.RemoteAccessError, sim.RemoteOperationError, sim.RetryExceeded, sim.RNRRetryExceeded, sim.RemoteAborted, sim.GeneralError} {
 		t.Run(strings.ReplaceAll(st.String(), " ", "_"), func(t *testing.T) {
 			f, a, b := ordered(t, nil, endConfig{})
 			failRequest(t, f, sim.RequestFault{QPN: ibverbs.QPNum(a.qp), Op: sim.Write, Status: st, Vendor: 0x42, After: 1})
@@ -428,7 +428,7 @@ func TestConfigurationsThatMakeNoSense(t *testing.T) {
 // its peer learns what it would of such a receive.
 func TestRecvFaultsWithEveryStatus(t *testing.T) {
 	for _, st := range []sim.Status{sim.LocalLengthError, sim.LocalQPOpError, sim.LocalProtectionError, sim.FlushError, sim.BindError, sim.BadResponseError,
-		sim.LocalAccessError, sim.RemoteInvalidRequest, sim.RemoteAccessError, sim.RemoteOperationError, sim.RetryExceeded, sim.RNRRetryExceeded, sim.RemoteAborted} {
+		sim.LocalAccessError, sim.RemoteInvalidRequest, sim.RemoteAccessError, sim.RemoteOperationError, sim.RetryExceeded, sim.RNRRetryExceeded, sim.RemoteAborted, sim.GeneralError} {
 		t.Run(strings.ReplaceAll(st.String(), " ", "_"), func(t *testing.T) {
 			f, a, b := ordered(t, nil, endConfig{})
 			fault := failRecv(t, f, sim.RecvFault{QPN: ibverbs.QPNum(b.qp), Status: st, Vendor: 0x42, After: 1})

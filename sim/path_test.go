@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/sim"
@@ -64,6 +65,33 @@ func checkWrite(t *testing.T, a, b *end, arrives bool) {
 	a.waitSend(1, want)
 	if got := bytes.Equal(a.buf[:100], b.buf[:100]); got != arrives {
 		t.Errorf("the bytes are there: %v, want %v", got, arrives)
+	}
+}
+
+// Without a timeout the loss of a peer is never noticed.
+func TestNoTimeoutIsForEver(t *testing.T) {
+	f := newFabric(t, &sim.Config{Patience: time.Nanosecond})
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	for _, state := range []ibverbs.QPState{ibverbs.IBV_QPS_INIT, ibverbs.IBV_QPS_ERR} {
+		a, b := na.newEnd(endConfig{}), nb.newEnd(endConfig{})
+		a.toRTR(b)
+		if err := a.modify(ibverbs.IBV_QPS_RTS, rcRTS); err != nil {
+			t.Fatal(err)
+		}
+		b.attr.PortNum = 1
+		if err := b.modify(ibverbs.IBV_QPS_INIT, rcInit); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.modify(state, 0); err != nil {
+			t.Fatal(err)
+		}
+		a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: b.mr.RKey})
+		tried(t, f)
+		a.none(a.scq)
+		if err := a.modify(ibverbs.IBV_QPS_ERR, 0); err != nil {
+			t.Fatal(err)
+		}
+		a.waitSend(1, ibverbs.IBV_WC_WR_FLUSH_ERR)
 	}
 }
 

@@ -99,7 +99,17 @@ func TestDatagrams(t *testing.T) {
 			a.waitSend(2, ibverbs.IBV_WC_SUCCESS)
 			a.sendTo(ah, qpn+1, qkey, 3, 0, piece{0, 8})
 			a.waitSend(3, ibverbs.IBV_WC_SUCCESS)
+			if link == sim.InfiniBand { // the subnet delivers by LID what is for another GID
+				other := attr
+				other.IsGlobal, other.GRH = 1, ibverbs.GlobalRoute{DGID: a.gidAt(place{port: 1}), HopLimit: 9}
+				a.sendTo(a.createAH(other), qpn, qkey, 3, 0, piece{0, 8})
+				a.waitSend(3, ibverbs.IBV_WC_SUCCESS)
+			}
 			b.none(b.rcq)
+			var port ibverbs.PortAttr
+			if err := ibverbs.QueryPort(b.ctx, 1, &port); err != nil || port.QKeyViolCntr != 1 || port.BadPKeyCntr != 0 {
+				t.Errorf("%d wrong Q_Keys and %d P_Keys are counted, %v; want one and none", port.QKeyViolCntr, port.BadPKeyCntr, err)
+			}
 
 			a.sendTo(ah, qpn, qkey, 4, 0x55, piece{3, 100})
 			a.waitSend(4, ibverbs.IBV_WC_SUCCESS)
@@ -161,6 +171,60 @@ func TestUnreliableConnection(t *testing.T) {
 	if wc := b.waitRecv(3, ibverbs.IBV_WC_SUCCESS); wc.ByteLen != 90 || wc.ImmData().Host() != 6 {
 		t.Errorf("%d bytes, immediate %d", wc.ByteLen, wc.ImmData().Host())
 	}
+}
+
+// An unreliable connection drops what it does not permit and goes on.
+func TestUnreliableConnectionDropsWhatItMayNot(t *testing.T) {
+	newFabric(t, nil)
+	a := openNode(t, "sim_mlx5_0").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+	b := openNode(t, "sim_mlx5_1").newEnd(endConfig{typ: ibverbs.IBV_QPT_UC})
+	connectUC(a, b)
+	readOnly := b.register(b.buf, ibverbs.IBV_ACCESS_REMOTE_READ)
+	b.postRecv(1, piece{0, 0})
+	for i, rkey := range []uint32{b.mr.RKey + 0x100<<8, readOnly.RKey, b.mr.RKey} {
+		fill(a.buf[:8], byte(i))
+		a.post(request{id: uint64(i), op: ibverbs.IBV_WR_RDMA_WRITE_WITH_IMM, imm: uint32(i), pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: rkey})
+		a.waitSend(uint64(i), ibverbs.IBV_WC_SUCCESS)
+	}
+	if wc := b.waitRecv(1, ibverbs.IBV_WC_SUCCESS); wc.ImmData().Host() != 2 || !bytes.Equal(a.buf[:8], b.buf[:8]) {
+		t.Errorf("write %d arrives, want the last", wc.ImmData().Host())
+	}
+	if got := b.state(); got != ibverbs.IBV_QPS_RTS {
+		t.Errorf("state is %v", got)
+	}
+	if b.readable(ibverbs.ContextAsyncFD(b.ctx), 0) {
+		t.Errorf("an event tells of it: %v", b.asyncEvent())
+	}
+}
+
+// What a shared queue's receives name lies in its own domain, what requests name
+// in the queue pair's.
+func TestSharedReceiveQueueOfAnotherDomain(t *testing.T) {
+	newFabric(t, nil)
+	na, nb := openNode(t, "sim_mlx5_0"), openNode(t, "sim_mlx5_1")
+	pd, err := ibverbs.AllocPD(nb.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nb.later(func() error { return ibverbs.DeallocPD(pd) })
+	mr, err := ibverbs.RegMR(pd, capi.Addr(addr(nb.buf)), uint64(len(nb.buf)), allAccess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nb.later(func() error { return ibverbs.DeregMR(mr) })
+	srq := nb.createSRQ(8)
+	a, b := na.newEnd(endConfig{}), nb.newEnd(endConfig{srq: srq, pd: pd})
+	connect(a, b)
+	nb.postSRQ(srq, nb.mr, 1, piece{0, 8})
+	a.post(request{id: 1, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
+	a.waitSend(1, ibverbs.IBV_WC_SUCCESS)
+	b.waitRecv(1, ibverbs.IBV_WC_SUCCESS)
+	a.post(request{id: 2, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: addr(b.buf), rkey: mr.RKey})
+	a.waitSend(2, ibverbs.IBV_WC_SUCCESS)
+	nb.postSRQ(srq, mr, 3, piece{0, 8})
+	a.post(request{id: 3, op: ibverbs.IBV_WR_SEND, pieces: []piece{{0, 8}}})
+	a.waitSend(3, ibverbs.IBV_WC_REM_OP_ERR)
+	b.waitRecv(3, ibverbs.IBV_WC_LOC_PROT_ERR)
 }
 
 func TestSharedReceiveQueue(t *testing.T) {

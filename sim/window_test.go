@@ -4,6 +4,8 @@ package sim_test
 
 import (
 	"bytes"
+	"errors"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -68,17 +70,94 @@ func TestMemoryWindows(t *testing.T) {
 	write(next, 1401, ibverbs.IBV_WC_REM_ACCESS_ERR)
 }
 
-func TestWindowNeedsTheRightToBind(t *testing.T) {
-	_, b := pair(t, endConfig{})
-	mw := b.allocMW(ibverbs.IBV_MW_TYPE_2)
-	*b.wr = ibverbs.SendWR{WRID: 1, Opcode: ibverbs.IBV_WR_BIND_MW, SendFlags: ibverbs.IBV_SEND_SIGNALED}
-	bm := b.wr.BindMW()
-	bm.MW, bm.RKey = capi.PtrTo(mw), ibverbs.IncRKey(mw.RKey)
-	bm.BindInfo = ibverbs.MWBindInfo{MR: capi.PtrTo(b.mr), Addr: addr(b.buf), Length: 500, MWAccessFlags: ibverbs.IBV_ACCESS_REMOTE_WRITE}
-	if err := ibverbs.PostSend(b.qp, b.wr, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(b.bad))); err != nil {
+// A region has to permit windows, cover them, and permit what they do.
+func TestWindowsThatCannotBeBound(t *testing.T) {
+	const bindable = ibverbs.IBV_ACCESS_MW_BIND
+	for name, c := range map[string]struct {
+		region, window ibverbs.AccessFlags
+		length         int
+		want           ibverbs.WCStatus
+	}{
+		"all of it":              {allAccess | bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE, 4096, ibverbs.IBV_WC_SUCCESS},
+		"beyond its end":         {allAccess | bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE, 4097, ibverbs.IBV_WC_MW_BIND_ERR},
+		"without the right":      {allAccess, ibverbs.IBV_ACCESS_REMOTE_WRITE, 500, ibverbs.IBV_WC_MW_BIND_ERR},
+		"to read":                {bindable, ibverbs.IBV_ACCESS_REMOTE_READ, 500, ibverbs.IBV_WC_SUCCESS},
+		"to write what is not":   {bindable, ibverbs.IBV_ACCESS_REMOTE_WRITE, 500, ibverbs.IBV_WC_MW_BIND_ERR},
+		"to change what may not": {bindable, ibverbs.IBV_ACCESS_REMOTE_ATOMIC, 500, ibverbs.IBV_WC_MW_BIND_ERR},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, b := pair(t, endConfig{})
+			mr, mw := b.register(b.buf[:4096], c.region), b.allocMW(ibverbs.IBV_MW_TYPE_2)
+			*b.wr = ibverbs.SendWR{WRID: 1, Opcode: ibverbs.IBV_WR_BIND_MW, SendFlags: ibverbs.IBV_SEND_SIGNALED}
+			bm := b.wr.BindMW()
+			bm.MW, bm.RKey = capi.PtrTo(mw), ibverbs.IncRKey(mw.RKey)
+			bm.BindInfo = ibverbs.MWBindInfo{MR: capi.PtrTo(mr), Addr: addr(b.buf), Length: uint64(c.length), MWAccessFlags: c.window}
+			if err := ibverbs.PostSend(b.qp, b.wr, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(b.bad))); err != nil {
+				t.Fatal(err)
+			}
+			b.waitSend(1, c.want)
+		})
+	}
+}
+
+// A region stays while windows are bound to it, however they end.
+func TestRegionWithWindowsIsBusy(t *testing.T) {
+	a, b := pairOfMlx5(t)
+	mr, err := ibverbs.RegMR(b.pd, capi.Addr(addr(b.buf)), 4096, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.waitSend(1, ibverbs.IBV_WC_MW_BIND_ERR)
+	busy := func() {
+		t.Helper()
+		if err := ibverbs.DeregMR(mr); !errors.Is(err, syscall.EBUSY) {
+			t.Fatalf("deregistration: %v, want EBUSY", err)
+		}
+	}
+	other := b.register(b.buf, allAccess|ibverbs.IBV_ACCESS_MW_BIND)
+	var rkeys []uint32
+	for i := range uint64(2) {
+		mw := b.allocMW(ibverbs.IBV_MW_TYPE_2)
+		rkey := ibverbs.IncRKey(mw.RKey)
+		b.do(i, func() { ibverbs.WRBindMW(b.ex, mw, rkey, b.bindInfo(mr, ibverbs.IBV_ACCESS_REMOTE_WRITE)) })
+		rkeys = append(rkeys, rkey)
+	}
+	// One of type 1 is bound elsewhere, one is ended.
+	mw := b.allocMW(ibverbs.IBV_MW_TYPE_1)
+	arg := &take[ibverbs.MWBind](b.node, 1)[0]
+	for i, region := range []*ibverbs.MR{mr, other} {
+		*arg = ibverbs.MWBind{WRID: uint64(i), SendFlags: ibverbs.IBV_SEND_SIGNALED, BindInfo: *b.bindInfo(region, ibverbs.IBV_ACCESS_REMOTE_WRITE)}
+		if err := ibverbs.BindMW(b.qp, mw, arg); err != nil {
+			t.Fatal(err)
+		}
+		b.waitSend(uint64(i), ibverbs.IBV_WC_SUCCESS)
+	}
+	ended, err := ibverbs.AllocMW(b.pd, ibverbs.IBV_MW_TYPE_2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.do(2, func() {
+		ibverbs.WRBindMW(b.ex, ended, ibverbs.IncRKey(ended.RKey), b.bindInfo(mr, ibverbs.IBV_ACCESS_REMOTE_WRITE))
+	})
+	if err := ibverbs.DeallocMW(ended); err != nil {
+		t.Fatal(err)
+	}
+	busy()
+	b.do(3, func() { ibverbs.WRLocalInv(b.ex, rkeys[0]) })
+	busy()
+	b.postRecv(4, piece{0, 8})
+	*a.wr = ibverbs.SendWR{WRID: 4, Opcode: ibverbs.IBV_WR_SEND_WITH_INV, SendFlags: ibverbs.IBV_SEND_SIGNALED}
+	*a.wr.InvalidateRKey() = rkeys[1]
+	if err := ibverbs.PostSend(a.qp, a.wr, (*capi.Ptr[ibverbs.SendWR])(unsafe.Pointer(a.bad))); err != nil {
+		t.Fatal(err)
+	}
+	a.waitSend(4, ibverbs.IBV_WC_SUCCESS)
+	if err := ibverbs.DeregMR(mr); err != nil {
+		t.Error(err)
+	}
+	// The other one's window still is: it ends first.
+	if err := ibverbs.DeregMR(other); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("deregistration of the other: %v, want EBUSY", err)
+	}
 }
 
 // pairOfMlx5 gives a peer and a connection that binds windows through the

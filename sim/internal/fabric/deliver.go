@@ -172,7 +172,7 @@ func (q *QP) endBadly() {
 func (q *QP) persist(t *flight, o *outcome) bool {
 	f := q.Device.fabric
 	now := f.Now()
-	bounded := q.Attr.Timeout != 0 || q.Type == SRD
+	bounded := q.bounded()
 	if o.answer != lost {
 		t.losses = 0
 	}
@@ -201,8 +201,11 @@ func (q *QP) persist(t *flight, o *outcome) bool {
 		}
 		t.until = now + retryInterval
 	case dead:
-		o.status = RetryExceeded
-		return true
+		if bounded {
+			o.status = RetryExceeded
+			return true
+		}
+		t.until = now + retryInterval
 	case pending:
 		t.awaiting, t.awaitingSlot = o.sent.ID, o.sent.QPN>>q.Device.SlotShift
 		return false
@@ -210,6 +213,10 @@ func (q *QP) persist(t *flight, o *outcome) bool {
 	f.wakeAt(t.until)
 	return false
 }
+
+// bounded reports whether the queue pair gives up waiting for an answer at some
+// time.
+func (q *QP) bounded() bool { return q.Attr.Timeout != 0 || q.Type == SRD }
 
 // retryInterval is how often an unanswered request is sent again.
 const retryInterval = time.Millisecond
@@ -348,13 +355,16 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, to *Address, from *O
 		peer.established = true
 		peer.Notify(EventCommEstablished)
 	}
-	at := receiver{QP: peer, memory: peer.PD, queue: peer.Queues}
+	at := receiver{QP: peer, memory: peer.PD, buffers: peer.PD, queue: peer.Queues}
+	if peer.SRQPD != nil {
+		at.buffers = peer.SRQPD
+	}
 	if peer.Type == XRCRecv {
 		srq := d.srqs[r.SRQN]
 		if srq == nil || srq.XRCD == nil || srq.XRCD != peer.XRCD {
 			return nak(peer, RemoteInvalidRequest, EventQPRequestError)
 		}
-		at.memory, at.queue = srq.PD, srq.Receives
+		at.memory, at.buffers, at.queue = srq.PD, srq.PD, srq.Receives
 	}
 	return f.respond(at, from, r)
 }
@@ -363,8 +373,9 @@ func (f *Fabric) deliver(d *Device, p *Port, number uint32, to *Address, from *O
 // use there. On an extended connection that is the shared queue's.
 type receiver struct {
 	*QP
-	memory *PD
-	queue  Receives
+	memory  *PD // of what requests name
+	buffers *PD // of what receives name
+	queue   Receives
 }
 
 // reach appends to spans where n bytes lie that a request names, if it may.
@@ -389,12 +400,18 @@ func astray(from *Origin) outcome {
 func (q *QP) accepts(from *Origin, to *Address, r *Request) bool {
 	port := q.port()
 	if !samePKey(port.PKeys[q.Attr.PKeyIndex], from.PKey) {
+		port.BadPKeys++
 		return false
 	}
 	switch {
+	case to.Global && !port.has(to):
+		return false
 	case q.Type == DCT:
 		return r.DCKey == q.DCKey
 	case q.Type.datagram():
+		if r.QKey != q.Attr.QKey {
+			port.BadQKeys++
+		}
 		return r.QKey == q.Attr.QKey
 	}
 	e, _ := port.GID(int(q.Attr.SGIDIndex))
@@ -421,8 +438,11 @@ func (q *QP) permits(a Access) bool {
 }
 
 // nak ends a request with an error that the responder found and goes to ERR
-// for.
+// for. An unreliable connection drops what it does not permit.
 func nak(p *QP, st Status, event EventType) outcome {
+	if p.Type == UC && (event == EventQPAccessError || event == EventQPRequestError) {
+		return ended(Success)
+	}
 	return outcome{reply: reply{status: st}, failed: p, event: event}
 }
 
@@ -462,7 +482,7 @@ func (f *Fabric) receive(p receiver, from *Origin, r *Request) outcome {
 		return nak(p.QP, RemoteInvalidRequest, 0)
 	}
 	var ok bool
-	if f.remote, ok = p.Device.translateList(f.remote[:0], p.memory, p.recv.SGL, LocalWrite); !ok {
+	if f.remote, ok = p.Device.translateList(f.remote[:0], p.buffers, p.recv.SGL, LocalWrite); !ok {
 		a.Status = LocalProtectionError
 		f.complete(p, &a)
 		return nak(p.QP, RemoteOperationError, 0)
@@ -531,6 +551,9 @@ func (p receiver) invalidate(r *Request) (outcome, bool) {
 		return nak(p.QP, RemoteOperationError, EventQPAccessError), false
 	}
 	m.Free = true
+	if m.Window {
+		p.Device.Rebind(m)
+	}
 	return outcome{}, true
 }
 

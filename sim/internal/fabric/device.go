@@ -50,6 +50,9 @@ type Port struct {
 	MAC        [6]byte
 	Up         bool
 
+	// What was dropped here of other partitions, and datagrams with another key.
+	BadPKeys, BadQKeys uint16
+
 	// The network interface on Ethernet: its name and the system's number.
 	NetDev      string
 	NetDevIndex uint32
@@ -229,6 +232,11 @@ func (p *Port) is(a *Address) bool {
 	if !a.Global {
 		return false
 	}
+	return p.has(a)
+}
+
+// has reports whether the port has that address in its table.
+func (p *Port) has(a *Address) bool {
 	for i := range p.GIDs {
 		if p.GIDs[i].GID == a.GID && p.GIDs[i].Type == a.Type {
 			return true

@@ -55,6 +55,26 @@ type MR struct {
 	Window        bool // a memory window: binding it needs a right of what it is bound to
 	MayInvalidate bool
 	QPN           uint32 // the only queue pair through which peers reach it; 0 for all
+
+	windows int // bound to the region
+	bound   *MR // what a window is bound to
+}
+
+// Bound reports whether windows are bound to the region.
+func (m *MR) Bound() bool { return m.windows > 0 }
+
+// Rebind takes note of what a window is bound to, after a change.
+func (d *Device) Rebind(m *MR) {
+	if m.bound != nil {
+		m.bound.windows--
+		m.bound = nil
+	}
+	if !m.Free && len(m.Pieces) > 0 {
+		m.bound = d.MR(m.Pieces[0].LKey)
+	}
+	if m.bound != nil {
+		m.bound.windows++
+	}
 }
 
 // Serves reports whether the region is for that queue pair: its own, or for all.
@@ -125,6 +145,10 @@ func (d *Device) keyIndex(key uint32) uint32 {
 func (d *Device) RemoveMR(m *MR) {
 	i := d.keyIndex(m.Key)
 	d.keys.regions[i] = nil
+	if m.Window {
+		m.Free = true
+		d.Rebind(m)
+	}
 	d.keys.free = append(d.keys.free, i)
 }
 
@@ -205,6 +229,12 @@ func (d *Device) translateList(spans []dma.Span, pd *PD, sgl []SGE, need Access)
 		}
 	}
 	return spans, true
+}
+
+// Covers reports whether a piece lies in a region of the domain that permits need.
+func (d *Device) Covers(pd *PD, s *SGE, need Access) bool {
+	_, ok := d.translate(nil, pd, s.LKey, s.Addr, s.Len, need, 0)
+	return ok
 }
 
 // Peek returns a copy of local memory that a request names.

@@ -157,6 +157,22 @@ func TestRequestsToALostProcess(t *testing.T) {
 	}
 }
 
+// Who waits for ever goes on asking, in case another one comes in its place.
+func TestRequestsToALostProcessWithoutTimeout(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.from.Attr.Timeout = 0
+	p.qa.posted = []Request{{Op: OpWrite}}
+	p.a.Step()
+	for range 3 {
+		asked := len(p.out)
+		p.a.Lost(2)
+		spendRetries(p.a)
+		if len(p.qa.sent) != 0 || len(p.out) != asked+1 {
+			t.Fatalf("ended with %v, asked %d times", p.qa.sent, len(p.out))
+		}
+	}
+}
+
 // An answer is for who asked, whatever its address is by now.
 func TestAnswersFindWhoAskedAfterItsAddressChanged(t *testing.T) {
 	p := newRemotePair(t, RC)

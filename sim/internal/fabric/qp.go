@@ -55,9 +55,9 @@ type QP struct {
 	PD     *PD
 	Queues Queues
 	Owners []Owner // one, but an XRCRecv has all who opened it
-	HasSRQ bool
-	DCKey  uint64 // of a DCT
-	XRCD   *XRCD  // of an XRCRecv
+	SRQPD  *PD     // the domain of a shared receive queue; nil without one
+	DCKey  uint64  // of a DCT
+	XRCD   *XRCD   // of an XRCRecv
 
 	UnsolicitedWrites bool // those with immediate data take no receive request
 
@@ -255,7 +255,7 @@ func (q *QP) Fail() {
 	}
 	q.State = StateErr
 	q.flush(math.MaxInt)
-	if q.HasSRQ {
+	if q.SRQPD != nil {
 		q.Notify(EventLastWQEReached)
 	}
 }
@@ -268,7 +268,7 @@ func (q *QP) Break() { q.broken = true }
 // returns how many.
 func (q *QP) flush(limit int) (n int) {
 	n = q.flushSends(limit)
-	if q.HasSRQ {
+	if q.SRQPD != nil {
 		return n
 	}
 	for n < limit && q.Queues.NextRecv(&q.recv) {

@@ -191,12 +191,15 @@ const longestRetries = 100 * time.Millisecond
 // a program that has all it wanted may leave before this one has seen what
 // came, with requests under way that neither needs.
 func (q *QP) forsake(t *flight) {
+	f := q.Device.fabric
 	wait := longestRetries
-	if q.Attr.Timeout != 0 {
+	if q.Type != SRD && q.bounded() {
 		wait = min(wait, 4096*time.Nanosecond<<q.Attr.Timeout*time.Duration(q.Attr.RetryCount+1))
 	}
-	f := q.Device.fabric
-	t.awaiting, t.decided, t.result, t.until = 0, true, ended(RetryExceeded), f.Now()+wait
+	t.awaiting, t.until = 0, f.Now()+wait
+	if q.bounded() { // else it goes on asking
+		t.decided, t.result = true, ended(RetryExceeded)
+	}
 	f.wakeAt(t.until)
 }
 
@@ -221,6 +224,6 @@ func (h *Header) MayBeLost() bool { return !h.IsAnswer && !h.Origin.Type.reliabl
 // another program may have mistaken the format.
 func (h *Header) Valid() bool {
 	known := h.Op == OpSend || h.Op == OpWrite || h.Op == OpRead || h.Op.isAtomic()
-	status := h.Status <= RemoteAborted || h.Status == BadDestination || h.Status == UnknownPeer
+	status := h.Status <= RemoteAborted || h.Status == GeneralError || h.Status == BadDestination || h.Status == UnknownPeer
 	return (h.IsAnswer || known) && h.Answer <= dead && status && (!h.Op.isAtomic() || h.Length == 4 || h.Length == 8)
 }

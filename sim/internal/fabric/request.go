@@ -160,6 +160,7 @@ const (
 	RetryExceeded        Status = 12
 	RNRRetryExceeded     Status = 13
 	RemoteAborted        Status = 16
+	GeneralError         Status = 21
 
 	// What SRD tells apart, beyond verbs' numbers.
 	BadDestination Status = 0x80 // no such queue pair

@@ -85,7 +85,6 @@ const (
 	MaskPathMigState     Mask = 1 << 18
 	MaskCap              Mask = 1 << 19
 	MaskDestQPN          Mask = 1 << 20
-	MaskRateLimit        Mask = 1 << 25
 )
 
 // attrs are what a transition needs and what else it may carry.
@@ -105,9 +104,9 @@ var transitions = map[QPType]map[transition]attrs{
 		},
 		{StateRTR, StateRTS}: {
 			required: MaskTimeout | MaskRetryCount | MaskRNRRetry | MaskSQPSN | MaskMaxRdAtomic,
-			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState | MaskRateLimit,
+			optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState,
 		},
-		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskMinRNRTimer | MaskRateLimit},
+		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskMinRNRTimer},
 		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskMinRNRTimer | MaskPathMigState},
 		{StateSQD, StateSQD}: {optional: MaskPort | MaskAV | MaskTimeout | MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic | MaskMaxDestRdAtomic |
@@ -120,8 +119,8 @@ var transitions = map[QPType]map[transition]attrs{
 			required: MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN,
 			optional: MaskAltPath | MaskAccess | MaskPKeyIndex,
 		},
-		{StateRTR, StateRTS}: {required: MaskSQPSN, optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState | MaskRateLimit},
-		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState | MaskRateLimit},
+		{StateRTR, StateRTS}: {required: MaskSQPSN, optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
+		{StateRTS, StateRTS}: {optional: MaskCurState | MaskAccess | MaskAltPath | MaskPathMigState},
 		{StateRTS, StateSQD}: {optional: MaskEnSQDAsyncNotify},
 		{StateSQD, StateRTS}: {optional: MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState},
 		{StateSQD, StateSQD}: {optional: MaskAV | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskPathMigState},
@@ -131,8 +130,8 @@ var transitions = map[QPType]map[transition]attrs{
 		{StateReset, StateInit}: {required: MaskPKeyIndex | MaskPort | MaskQKey},
 		{StateInit, StateInit}:  {optional: MaskPKeyIndex | MaskPort | MaskQKey},
 		{StateInit, StateRTR}:   {optional: MaskPKeyIndex | MaskQKey},
-		{StateRTR, StateRTS}:    {required: MaskSQPSN, optional: MaskCurState | MaskQKey | MaskRateLimit},
-		{StateRTS, StateRTS}:    {optional: MaskCurState | MaskQKey | MaskRateLimit},
+		{StateRTR, StateRTS}:    {required: MaskSQPSN, optional: MaskCurState | MaskQKey},
+		{StateRTS, StateRTS}:    {optional: MaskCurState | MaskQKey},
 		{StateRTS, StateSQD}:    {optional: MaskEnSQDAsyncNotify},
 		{StateSQD, StateRTS}:    {optional: MaskCurState | MaskQKey},
 		{StateSQD, StateSQD}:    {optional: MaskPKeyIndex | MaskQKey},

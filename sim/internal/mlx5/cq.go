@@ -25,7 +25,7 @@ type CQ struct {
 	failed    bool
 	fired     uint32 // the arming that was answered last
 	announced uint32 // what was produced by then
-	solicited bool   // something worth a solicited event came since
+	quiet     uint32 // how many entries there are since one that is worth a solicited event
 }
 
 // NewCQ takes over a queue of n entries, a power of two, of 64 or 128 bytes.
@@ -145,8 +145,9 @@ func (c *CQ) put(e *cqe) (ok bool) {
 	// The owner bit makes the entry visible, with all before it. It changes
 	// once: readers look at this byte more than once.
 	(slot + dma.Addr(unsafe.Sizeof(cqe64Body{}))).StoreBytes4(end.bytes())
+	c.quiet = min(c.quiet+1, consumerMask)
 	if e.solicited || e.opcode == opReqError || e.opcode == opRespError {
-		c.solicited = true
+		c.quiet = 0
 	}
 	if e.opcode != opResize {
 		c.poll()
@@ -189,10 +190,11 @@ func (c *CQ) poll() int {
 		return 0
 	}
 	produced := c.produced & consumerMask
-	if produced == fabric.Seen(ci, c.announced, consumerBits) || arm&armSolicited != 0 && !c.solicited {
+	unseen := (produced - fabric.Seen(ci, c.announced, consumerBits)) & consumerMask
+	if unseen == 0 || arm&armSolicited != 0 && c.quiet >= unseen {
 		return 0
 	}
-	c.fired, c.announced, c.solicited = seq, produced, false
+	c.fired, c.announced = seq, produced
 	c.Notify()
 	return 1
 }

@@ -611,6 +611,8 @@ func TestArming(t *testing.T) {
 		{"armed twice", []step{{arm: 1 << 28}, {complete: 1, want: 1}, {consume: 1, arm: 2 << 28}, {complete: 1, want: 1}}},
 		{"armed again before taking", []step{{arm: 1 << 28}, {complete: 1, want: 1}, {arm: 2 << 28}, {complete: 1, want: 1}}},
 		{"solicited", []step{{arm: 1<<28 | solicitedOnly}, {complete: 1}, {complete: 1, solicit: true, want: 1}}},
+		{"solicited before", []step{{complete: 1, solicit: true}, {complete: 1}, {consume: 1, arm: 1<<28 | solicitedOnly}, {complete: 1}}},
+		{"solicited and not taken", []step{{complete: 1}, {complete: 1, solicit: true}, {consume: 1, arm: 1<<28 | solicitedOnly, want: 1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, fabric.RC, 4, 4, 4, 16, 64)

@@ -31,4 +31,5 @@ var syndromes = map[fabric.Status]syndrome{
 	fabric.RetryExceeded:        {code: 0x15, requester: 0x81},
 	fabric.RNRRetryExceeded:     {code: 0x16, requester: 0x87},
 	fabric.RemoteAborted:        {code: 0x22},
+	fabric.GeneralError:         {code: 0xff}, // one that libmlx5 does not know
 }

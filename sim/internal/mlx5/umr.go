@@ -83,7 +83,7 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 		if !ok {
 			return false
 		}
-		if m.Window && !q.bindable(pieces) {
+		if m.Window && !q.bindable(pieces, rights(m.Access, mask, context)) {
 			return false
 		}
 		m.Len, m.Pieces = length, pieces
@@ -91,14 +91,7 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 	if mask&umrStart != 0 {
 		m.IOVA = context.StartAddr.Get()
 	}
-	for _, r := range umrRights {
-		if mask&r.mask != 0 {
-			m.Access &^= r.access
-			if context.AccessFlags&r.bit != 0 {
-				m.Access |= r.access
-			}
-		}
-	}
+	m.Access = rights(m.Access, mask, context)
 	if mask&umrKey != 0 {
 		m.Key = m.Key&^0xff | uint32(context.Variant())
 	}
@@ -110,13 +103,35 @@ func (q *QP) update(m *fabric.MR, wqe []byte) bool {
 	if mask&umrFree != 0 {
 		m.Free = context.IsFree()
 	}
+	if m.Window {
+		q.Fabric.Device.Rebind(m)
+	}
 	return true
 }
 
-// bindable reports whether the regions of a window's pieces permit that.
-func (q *QP) bindable(pieces []fabric.SGE) bool {
+// rights returns a key's rights after a change of those in mask.
+func rights(access fabric.Access, mask uint64, context *MKeyContext) fabric.Access {
+	for _, r := range umrRights {
+		if mask&r.mask != 0 {
+			access &^= r.access
+			if context.AccessFlags&r.bit != 0 {
+				access |= r.access
+			}
+		}
+	}
+	return access
+}
+
+// bindable reports whether the regions of a window's pieces permit that: they
+// cover it, and who may write through it may write there (IBA volume 1, section
+// 10.6.6.2).
+func (q *QP) bindable(pieces []fabric.SGE, access fabric.Access) bool {
+	need := fabric.BindMW
+	if access&(fabric.RemoteWrite|fabric.RemoteAtomic) != 0 {
+		need |= fabric.LocalWrite
+	}
 	for i := range pieces {
-		if m := q.Fabric.Device.MR(pieces[i].LKey); m == nil || m.Access&fabric.BindMW == 0 {
+		if !q.Fabric.Device.Covers(q.Fabric.PD, &pieces[i], need) {
 			return false
 		}
 	}

@@ -112,7 +112,6 @@ const (
 	AttrSRQUserHandle = 4
 	AttrSRQMaxWR      = 5
 	AttrSRQMaxSGE     = 6
-	AttrSRQLimit      = 7
 	AttrSRQMaxTags    = 8
 	AttrSRQType       = 9
 	AttrSRQEventFD    = 10

@@ -149,6 +149,20 @@ func (c *Context) regMR(r *uapi.Request) error {
 	return nil
 }
 
+// deregMR ends a region, unless windows are bound to it.
+func (c *Context) deregMR(r *uapi.Request) error {
+	h, _ := r.Handle(uapi.AttrEndHandle)
+	m, err := lookup[*mr](&c.objects, h)
+	if err != nil || m.Window {
+		return syscall.ENOENT
+	}
+	if m.Bound() {
+		return syscall.EBUSY
+	}
+	_, err = take[*mr](c, h)
+	return err
+}
+
 // reregMR changes a region. It keeps its key.
 func (c *Context) reregMR(r *uapi.Request) error {
 	in := uapi.In[uapi.ReregMR](r, uapi.AttrCoreIn)

@@ -150,7 +150,7 @@ var methods = map[method]*handler{
 	write(uapi.CmdReregMR):                                  written(handler{verb: "rereg_mr", call: (*Context).reregMR}),
 	{object: uapi.ObjectMR, method: uapi.MethodMRRegDMABuf}: {verb: "reg_dmabuf_mr", call: (*Context).regDMABuf, makes: kindMR, attrs: 9},
 	{object: uapi.ObjectMR, method: uapi.MethodMRQuery}:     {verb: "query_mr", call: (*Context).queryMR, attrs: 5},
-	{object: uapi.ObjectMR, method: uapi.MethodMRDestroy}:   {verb: "dereg_mr", call: end(kindMR), attrs: 1},
+	{object: uapi.ObjectMR, method: uapi.MethodMRDestroy}:   {verb: "dereg_mr", call: (*Context).deregMR, attrs: 1},
 
 	{object: uapi.ObjectCQ, method: uapi.MethodCreate}:  {verb: "create_cq", call: (*Context).createCQ, makes: kindCQ, attrs: 8, driverAttrs: uhwAttrs},
 	{object: uapi.ObjectCQ, method: uapi.MethodDestroy}: {verb: "destroy_cq", call: (*Context).destroyCQ, attrs: 2},

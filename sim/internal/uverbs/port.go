@@ -35,6 +35,8 @@ func (c *Context) queryPort(r *uapi.Request) error {
 		PhysState:    physPolling,
 		LinkLayer:    uint8(p.LinkLayer),
 		MaxVLNum:     4,
+
+		BadPKeyCount: uint32(p.BadPKeys), QKeyViolCount: uint32(p.BadQKeys),
 	}
 	if p.LinkLayer == fabric.LinkEthernet {
 		a.CapFlags |= uapi.PortIPBasedGIDs

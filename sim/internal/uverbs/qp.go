@@ -108,7 +108,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 		q.needs = append(q.needs, recv)
 	}
 	if shared != nil {
-		q.HasSRQ = true
+		q.SRQPD = shared.fabric.PD
 		q.needs = append(q.needs, shared)
 	}
 	if err := c.device.Driver.createQP(c, r, q, send, recv, shared); err != nil {
@@ -155,6 +155,13 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		return syscall.EOPNOTSUPP
 	}
 	d := &in.Dest
+	mask, err := pathPort(q, &in)
+	if err != nil {
+		return err
+	}
+	if mask&fabric.MaskCurState != 0 && fabric.State(in.CurState) != q.State {
+		return syscall.EINVAL // what the program takes it to be in
+	}
 	next := fabric.Attr{
 		Access:    fabric.Access(in.AccessFlags),
 		PKeyIndex: in.PKeyIndex,
@@ -170,12 +177,33 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 		MaxRdAtomic: in.MaxRdAtomic, MaxDestRdAtomic: in.MaxDestRdAtomic,
 		NotifyDrained: in.EnSQDAsyncNotify != 0,
 	}
-	if err := q.Modify(&next, fabric.State(in.State), fabric.Mask(in.Mask)); err != nil {
+	if err := q.Modify(&next, fabric.State(in.State), mask); err != nil {
 		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, uapi.ModifyQPResp{ResponseLength: uint32(unsafe.Sizeof(uapi.ModifyQPResp{}))})
 	c.device.Driver.modifyQP(r, q.QP)
 	return nil
+}
+
+// pathPort checks the port of a path that a modification sets: the queue pair's,
+// which it may set in SQD. It returns the mask that takes account of that.
+func pathPort(q *qp, in *uapi.ModifyQP) (fabric.Mask, error) {
+	mask := fabric.Mask(in.Mask)
+	switch {
+	case mask&fabric.MaskAV == 0:
+		return mask, nil
+	case q.Device.Port(in.Dest.Port) == nil:
+		return 0, syscall.EINVAL
+	case mask&fabric.MaskState != 0 && fabric.State(in.State) == fabric.StateRTR:
+		if in.Dest.Port != q.Attr.Port {
+			return 0, syscall.EINVAL
+		}
+		return mask, nil
+	case mask&fabric.MaskPort != 0 && in.Port != in.Dest.Port:
+		return 0, syscall.EINVAL
+	}
+	in.Port = in.Dest.Port
+	return mask | fabric.MaskPort, nil
 }
 
 func (c *Context) queryQP(r *uapi.Request) error {

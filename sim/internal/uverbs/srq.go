@@ -73,7 +73,6 @@ func (c *Context) createSRQ(r *uapi.Request) error {
 	if err := s.begin(c, r); err != nil {
 		return err
 	}
-	s.Limit = int(r.Uint(uapi.AttrSRQLimit))
 	s.Limited = func() { s.raise(fabric.EventSRQLimit) }
 	s.Failed = func() { s.raise(fabric.EventSRQError) }
 	h := c.add(s)
