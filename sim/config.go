@@ -92,12 +92,13 @@ type Config struct {
 	// process without any.
 	Devices []DeviceConfig
 
-	// Patience is how long a request of a reliable connection waits for a peer
-	// that does not answer but may yet come: its queue pair is not connected, its
-	// port is down, its device was removed. Then it fails with "transport retry
-	// counter exceeded". A queue pair that was closed is not waited for, and a
-	// receiver without a receive as often as the sender's RNR retries say. It is
-	// not negative. Default: 10 s.
+	// Patience is how long a request of a reliable service waits for a peer that
+	// does not answer but may yet come: its queue pair is not connected, its port is
+	// down, its device was removed. Then it fails: with "transport retry counter
+	// exceeded" on a connection that has a timeout, while one without waits for
+	// ever; with "response timeout" on an EFA. A queue pair that was closed is not
+	// waited for, and a receiver without a receive as often as the sender's RNR
+	// retries say. It is not negative. Default: 10 s.
 	Patience time.Duration
 
 	// StrictDoorbells has ConnectX devices execute a send request only after its

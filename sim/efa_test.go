@@ -499,7 +499,7 @@ func TestFaultsOnEFA(t *testing.T) {
 		sim.LocalLengthError: ibverbs.IBV_WC_LOC_LEN_ERR, sim.LocalProtectionError: ibverbs.IBV_WC_LOC_PROT_ERR, sim.LocalQPOpError: ibverbs.IBV_WC_LOC_QP_OP_ERR,
 		sim.FlushError: ibverbs.IBV_WC_WR_FLUSH_ERR, sim.RemoteAborted: ibverbs.IBV_WC_REM_ABORT_ERR, sim.RNRRetryExceeded: ibverbs.IBV_WC_RNR_RETRY_EXC_ERR,
 		sim.RemoteInvalidRequest: ibverbs.IBV_WC_REM_INV_REQ_ERR, sim.BadResponseError: ibverbs.IBV_WC_BAD_RESP_ERR,
-		sim.BadDestination: ibverbs.IBV_WC_REM_INV_RD_REQ_ERR,
+		sim.BadDestination: ibverbs.IBV_WC_REM_INV_RD_REQ_ERR, sim.GeneralError: ibverbs.IBV_WC_GENERAL_ERR,
 	} {
 		failRequest(t, f, sim.RequestFault{Status: st, Device: "sim_efa_0"})
 		if wc := post(); wc.Status != want {
@@ -518,7 +518,11 @@ func TestFaultsOnEFA(t *testing.T) {
 	if r := trace.Records(); r[len(r)-1].Attempts != 7 || r[len(r)-1].Op != sim.Read || r[len(r)-1].RKey != b.mr.RKey {
 		t.Errorf("trace ends with %v", r[len(r)-1])
 	}
-	// These are none of mlx5's.
+	failRequest(t, f, sim.RequestFault{Status: sim.BadDestination}) // all are EFAs
+}
+
+func TestStatusesOfEFAOnly(t *testing.T) {
+	f := newFabric(t, nil)
 	for _, d := range []string{"", "sim_mlx5_0"} {
 		if _, err := f.FailRequest(sim.RequestFault{Status: sim.BadDestination, Device: d}); err == nil {
 			t.Errorf("%v on device %q is accepted", sim.BadDestination, d)

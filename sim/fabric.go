@@ -52,10 +52,11 @@ func (f *Fabric) pause(on bool) {
 	f.fabric.Pause(on)
 }
 
-// Reorder has requests of reliable datagrams (SRD) executed in random order,
-// the same one for the same seed, and unless devices are paused with delays
-// that let later requests overtake. That is what the service allows, if less
-// than real networks do to it. A seed of 0 ends it.
+// Reorder has requests of reliable datagrams (SRD) executed in random order. That
+// is what the service allows, if less than real networks do to it. While devices
+// are paused a seed makes the same order of the same requests each time; else
+// requests wait for random times too, that later ones may overtake, and the order
+// also depends on when they are posted. A seed of 0 ends it.
 func (f *Fabric) Reorder(seed uint64) {
 	f.fabric.Lock()
 	defer f.fabric.Unlock()
@@ -74,7 +75,8 @@ func (f *Fabric) Step(n int) int {
 }
 
 // StepRandom is Step with queue pairs in random order: the same one for the
-// same seed, as long as the program posts the same.
+// same seed, as long as the program posts the same. Each call begins anew: who
+// steps one by one takes another seed each time.
 func (f *Fabric) StepRandom(n int, seed uint64) int {
 	r := rand.New(rand.NewPCG(seed, 0))
 	return f.step(n, r.IntN)

@@ -65,7 +65,8 @@ const (
 	RemoteAborted        = Status(fabric.RemoteAborted)
 	GeneralError         = Status(fabric.GeneralError)
 
-	// Of EFA only, with numbers of their own.
+	// Of EFA only, with numbers of their own: a fault with one names an EFA, unless
+	// there are no other devices.
 	BadDestination = Status(fabric.BadDestination)
 	UnknownPeer    = Status(fabric.UnknownPeer)
 )
@@ -106,15 +107,15 @@ type RequestFault struct {
 	Op     Op
 	RKey   uint32
 
-	Status Status        // the request ends with this error
+	Status Status        // the request ends with this error, or what comes closest of an EFA's, which are fewer
 	Vendor uint8         // and this code; 0 is the usual one
 	Drop   bool          // its packets are lost; a reliable service sends them again, a connection as often as it has retries
 	RNR    bool          // the receiver says that it is not ready; of an unreliable service it loses the message
 	Delay  time.Duration // it waits that long before it goes on, once
 
-	// After is how many matching requests still go well. Times is how many fail
-	// then, or with Drop and RNR how many attempts: 0 means one, a negative
-	// number all.
+	// After is how many matching requests still go well; one that is being tried
+	// again when the fault is planned does not count. Times is how many fail then,
+	// or with Drop and RNR how many attempts: 0 means one, a negative number all.
 	After, Times int
 }
 
@@ -204,14 +205,12 @@ func (f *Fabric) reports(device string, st Status) error {
 	if statusNames[st] == "" {
 		return fmt.Errorf("sim: devices don't report %v", st)
 	}
-	if st >= BadDestination && !f.isEFA(device) {
-		return fmt.Errorf("sim: only EFA devices report %v, and Device is %q", st, device)
+	for _, d := range f.fabric.Devices() {
+		if st >= BadDestination && !d.FlatKeys && (device == "" || device == d.Name) {
+			return fmt.Errorf("sim: only EFA devices report %v: set Device to one, not %q", st, device)
+		}
 	}
 	return nil
-}
-
-func (f *Fabric) isEFA(device string) bool {
-	return slices.ContainsFunc(f.fabric.Devices(), func(d *fabric.Device) bool { return d.Name == device && d.FlatKeys })
 }
 
 func (f *Fabric) plan(t *Fault, device string, after, times int) (*Fault, error) {

@@ -17,10 +17,19 @@ func (h *host) errOpen() error {
 	}
 	var open []string
 	for _, c := range h.contexts {
-		open = append(open, fmt.Sprintf("%s with %v", c.Device().Name, c.Objects()))
+		var counts []string
+		objects := c.Objects()
+		for _, kind := range slices.Sorted(maps.Keys(objects)) {
+			counts = append(counts, fmt.Sprintf("%d %s", objects[kind], kind))
+		}
+		device := c.Device().Name
+		if len(counts) > 0 {
+			device += " with " + strings.Join(counts, ", ")
+		}
+		open = append(open, device)
 	}
 	slices.Sort(open)
-	return fmt.Errorf("sim: still open, or something made on it is, such as memory: %s", strings.Join(open, ", "))
+	return fmt.Errorf("sim: still open, or something made on it is, such as memory: %s", strings.Join(open, "; "))
 }
 
 // Leaks returns what the process has not ended, by kind: the emulated devices that

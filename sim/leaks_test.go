@@ -35,7 +35,7 @@ func TestLeaksCountWhatIsNotEnded(t *testing.T) {
 	if got := sim.Leaks(); got["device"] != before["device"]+1 || got["PD"] != before["PD"] {
 		t.Errorf("with a device open: %v, before it was %v", got, before)
 	}
-	if err := f.Close(); err == nil || !strings.Contains(err.Error(), "sim_mlx5_0 with map[PD:1]") {
+	if err := f.Close(); err == nil || !strings.Contains(err.Error(), "sim_mlx5_0 with 1 PD") {
 		t.Errorf("closing the fabric: %v", err)
 	}
 	if err := ibverbs.CloseDevice(ctx); err != nil {

@@ -134,8 +134,9 @@ type Trace struct {
 const maxRecords = 1 << 16
 
 // Trace starts recording the requests that end from now on, flushed ones too, in
-// the order in which they do: a message's receive before its send. A trace keeps
-// the last 65536 of them, each some 300 bytes.
+// the order in which they do: a message's receive before its send. What a program
+// has the completion of is in the trace. It keeps the last 65536 requests, each
+// some 300 bytes.
 func (f *Fabric) Trace() *Trace {
 	t := &Trace{f: f}
 	f.fabric.Lock()
