@@ -27,6 +27,8 @@ const (
 	statusUnresponsive
 	statusUnknownPeer
 	statusUnreachable
+
+	statusUnknown = 0xff // not one of the interface's
 )
 
 // statuses maps a request's end to the status that libefa turns into the same,
@@ -46,6 +48,7 @@ var statuses = map[fabric.Status]uint8{
 	fabric.BadResponseError:     statusBadStatus,
 	fabric.UnknownPeer:          statusUnknownPeer,
 	fabric.RetryExceeded:        statusUnreachable,
+	fabric.GeneralError:         statusUnknown,
 }
 
 // statusOf returns the status of a request's end.
