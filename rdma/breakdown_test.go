@@ -1,7 +1,10 @@
 package rdma_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -138,20 +141,22 @@ func TestRemovedDevice(t *testing.T) {
 }
 
 // Who reads events of a device that was removed learns that there are no more,
-// also who begins afterwards.
+// also who begins afterwards. The log gets one line.
 func TestEventsEndWithTheDevice(t *testing.T) {
 	f := newFabric(t, nil)
-	s := newSite(t, f.Devices()[0])
-	before, err := s.dev.Events()
+	var log bytes.Buffer
+	dev := openDevice(t, f.Devices()[0], &rdma.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	cq := newCQ(t, dev) // whose events end too
+	before, err := dev.Events()
 	check(t, err)
-	check(t, simDevice(t, f, s.dev.Name()).Remove())
+	check(t, simDevice(t, f, dev.Name()).Remove())
 	e, err := before.Next(deadline(t))
 	check(t, err)
 	if e.Type != rdma.EventDeviceFatal {
 		t.Errorf("the last event is %v", e)
 	}
 	_, err = before.Next(deadline(t))
-	after, afterErr := s.dev.Events()
+	after, afterErr := dev.Events()
 	if afterErr == nil {
 		_, afterErr = after.Next(deadline(t))
 		check(t, after.Close())
@@ -162,8 +167,11 @@ func TestEventsEndWithTheDevice(t *testing.T) {
 		}
 	}
 	check(t, before.Close())
-	check(t, s.mem.Close())
-	check(t, s.dev.Close())
+	check(t, cq.Close())
+	check(t, dev.Close())
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "the device was removed") {
+		t.Errorf("logged %q, want one warning that the device was removed", text)
+	}
 }
 
 // Nothing is made that reports where nothing comes any more.

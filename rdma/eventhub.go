@@ -31,6 +31,8 @@ type eventHub struct {
 	// drainingAsync is held by who reads asynchronous events, until they are passed on.
 	drainingAsync sync.Mutex
 
+	removed sync.Once // is told to the log
+
 	mu          sync.Mutex
 	compChannel *ibverbs.CompChannel
 	compPump    *pump
@@ -81,7 +83,7 @@ func (h *eventHub) channel() (*ibverbs.CompChannel, error) {
 		return nil, err
 	}
 	h.compPump, err = startPump(int(ibverbs.CompChannelFD(ch)), h.device+" completion channel", func() error {
-		return h.drainCompletions(ch)
+		return h.unreadable("get_cq_event", h.drainCompletions(ch))
 	})
 	if err != nil {
 		return nil, errors.Join(err, ibverbs.DestroyCompChannel(ch))
@@ -90,7 +92,8 @@ func (h *eventHub) channel() (*ibverbs.CompChannel, error) {
 	return ch, nil
 }
 
-// drainCompletions passes on all events of the channel.
+// drainCompletions passes on all events of the channel, and says why there are no
+// more to come.
 func (h *eventHub) drainCompletions(ch *ibverbs.CompChannel) error {
 	for {
 		c, err := h.nextCompletion(ch)
@@ -100,8 +103,6 @@ func (h *eventHub) drainCompletions(ch *ibverbs.CompChannel) error {
 			return nil
 		case err != nil:
 			h.drainAsync() // where the removal of the device is told, which ends both
-			h.log.Error("rdma: reading completion events failed; waiters are told", "device", h.device, "err", err)
-			h.breakDown(opError("get_cq_event", h.device, err))
 			return err
 		case c != nil:
 			c.onEvent()
@@ -184,12 +185,29 @@ func (h *eventHub) destroyQP(q *queuePair) error {
 	return nil
 }
 
-// breakDown tells everyone who waits that the device won't report any more.
-func (h *eventHub) breakDown(err error) {
+// unreadable tells everyone who waits, and the log, that events of a kind can't be
+// read since err, if it is one. It returns err.
+func (h *eventHub) unreadable(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	failure := opError(op, h.device, err)
+	if first := h.breakDown(failure); errors.Is(err, syscall.EIO) || errors.As(first, new(*EventError)) {
+		h.removed.Do(func() { h.log.Warn("rdma: the device was removed; waiters are told", "device", h.device) })
+	} else {
+		h.log.Error("rdma: reading events failed; waiters are told", "device", h.device, "err", failure)
+	}
+	return err
+}
+
+// breakDown tells everyone who waits that the device won't report any more. It
+// returns what told of that first.
+func (h *eventHub) breakDown(err error) (first error) {
 	h.mu.Lock()
 	if h.broken == nil {
 		h.broken = err
 	}
+	first = h.broken
 	var cqs []*completionQueue
 	for _, c := range h.cqs {
 		cqs = append(cqs, c)
@@ -198,4 +216,5 @@ func (h *eventHub) breakDown(err error) {
 	for _, c := range cqs {
 		c.fail(err)
 	}
+	return first
 }

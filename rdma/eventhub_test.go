@@ -1,9 +1,13 @@
 package rdma
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +91,38 @@ func TestBreakdownReachesCompletionQueues(t *testing.T) {
 		if !errors.As(queue.broken, &got) || got.Event.Type != EventDeviceFatal {
 			t.Errorf("a queue is told %v, want DEVICE_FATAL", queue.broken)
 		}
+	}
+}
+
+// The removal of a device, which ends the reading of all its events, is logged
+// once; what nobody expects is an error each time.
+func TestLogOfEventsThatCannotBeRead(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fatal bool  // an event told before
+		err   error // of reading
+		want  []string
+	}{
+		{"removed", false, syscall.EIO, []string{"level=WARN"}},
+		{"removed, told by an event", true, syscall.ENODEV, []string{"level=WARN"}},
+		{"unexpected", false, syscall.EBADF, []string{"level=ERROR", "level=ERROR"}},
+		{"not at all", true, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log bytes.Buffer
+			hub := newEventHub(nil, "dev0", slog.New(slog.NewTextHandler(&log, nil)))
+			if c.fatal {
+				hub.deliver(Event{Type: EventDeviceFatal}, nil, nil)
+			}
+			for _, op := range []string{"get_async_event", "get_cq_event"} {
+				if err := hub.unreadable(op, c.err); err != c.err {
+					t.Errorf("error %v, want %v", err, c.err)
+				}
+			}
+			if got := regexp.MustCompile(`level=\w+`).FindAllString(log.String(), -1); !slices.Equal(got, c.want) {
+				t.Errorf("logged %v, want %v:\n%s", got, c.want, &log)
+			}
+		})
 	}
 }
 

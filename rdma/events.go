@@ -225,12 +225,15 @@ func (h *eventHub) removeReader(r *EventReader) {
 // startAsync reads the asynchronous events from now on. The caller holds h.mu.
 func (h *eventHub) startAsync() (err error) {
 	if h.asyncPump == nil {
-		h.asyncPump, err = startPump(int(ibverbs.ContextAsyncFD(h.ctx)), h.device+" events", h.drainAsync)
+		h.asyncPump, err = startPump(int(ibverbs.ContextAsyncFD(h.ctx)), h.device+" events", func() error {
+			return h.unreadable("get_async_event", h.drainAsync())
+		})
 	}
 	return err
 }
 
-// drainAsync passes on all asynchronous events.
+// drainAsync passes on all asynchronous events, and says why there are no more to
+// come.
 func (h *eventHub) drainAsync() error {
 	h.drainingAsync.Lock()
 	defer h.drainingAsync.Unlock()
@@ -241,8 +244,6 @@ func (h *eventHub) drainAsync() error {
 		case errors.Is(err, syscall.EAGAIN):
 			return nil
 		case err != nil:
-			h.log.Error("rdma: reading events failed; waiters are told", "device", h.device, "err", err)
-			h.breakDown(opError("get_async_event", h.device, err))
 			return err
 		default:
 			h.deliver(e, q, c)
