@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 )
 
 // Batch collects send requests of a queue pair and posts them in one call.
@@ -214,7 +213,7 @@ func (q *queuePair) postWait(ctx context.Context, wq *workQueue, post func() (in
 		case <-freed:
 		case <-q.h.Closed():
 		case <-wq.cq.h.Closed(): // nobody will make room
-			return total, wq.cq.error(os.ErrClosed)
+			return total, wq.cq.error(errCQClosed)
 		case <-q.broken:
 			return total, q.reason
 		case <-ctx.Done():
@@ -422,7 +421,7 @@ const atomicSize = 8
 func checkAtomic(view View, remote Remote) error {
 	switch {
 	case view.mem == nil:
-		return zeroViewError{}
+		return errZeroView
 	case view.size != atomicSize || remote.Size != atomicSize:
 		return fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", view.size, remote.Size, atomicSize)
 	case remote.Addr%atomicSize != 0:

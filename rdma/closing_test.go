@@ -3,9 +3,11 @@ package rdma_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,6 +79,56 @@ func TestManyCloseOneThing(t *testing.T) {
 			end.Wait()
 			check(t, c.Close())
 		})
+	}
+}
+
+// Who uses what is closed learns what that is.
+func TestErrorsSayWhatIsClosed(t *testing.T) {
+	s := newSite(t, rdmatest.Devices(t, 1)[0])
+	events, err := s.dev.Events()
+	check(t, err)
+	cq, mem := newCQ(t, s.dev), s.newMemory(t)
+	qp, err := s.dom.CreateUD(nil)
+	check(t, err)
+	gone, err := s.dom.CreateUD(nil)
+	check(t, err)
+	peer, err := qp.Peer(deadline(t), endpointOf(t, qp))
+	check(t, err)
+	for _, c := range []io.Closer{events, cq, mem, gone, peer} {
+		check(t, c.Close())
+	}
+	ctx := deadline(t)
+	_, recvErr := gone.StartRecv(ctx, s.mem.View())
+	_, memErr := qp.StartRecv(ctx, mem.View())
+	_, pollErr := cq.Poll(make([]rdma.WC, 1))
+	_, cqErr := s.dom.CreateUD(&rdma.QPConfig{CQ: cq})
+	_, _, rawErr := raw.CQ(cq)
+	_, eventErr := events.Next(ctx)
+	sendErr := peer.Send(ctx, slice(t, s.mem, 0, 8))
+	check(t, qp.Close())
+	check(t, s.dom.Close())
+	_, domErr := s.dom.Alloc(4096, nil)
+	check(t, s.dev.Close())
+	_, devErr := s.dev.Query()
+	device := s.dev.Name()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{recvErr, fmt.Sprintf("rdma: post_recv %s: QP %#x is closed", device, gone.QPN())},
+		{memErr, "rdma: receive: the memory is closed"},
+		{mem.Do(nil), "rdma: access " + device + ": the memory is closed"},
+		{pollErr, "rdma: poll_cq " + device + ": the completion queue is closed"},
+		{cqErr, "rdma: create_qp " + device + ": the completion queue is closed"},
+		{rawErr, "rdma: raw " + device + ": the completion queue is closed"},
+		{eventErr, "rdma: get_async_event " + device + ": the reader of events is closed"},
+		{sendErr, "rdma: send: the peer " + fmt.Sprintf("QP %#x", qp.QPN())},
+		{domErr, "rdma: reg_mr " + device + ": the domain is closed"},
+		{devErr, "rdma: query_device " + device + ": the device is closed"},
+	} {
+		if !errors.Is(c.err, os.ErrClosed) || !strings.HasPrefix(c.err.Error(), c.want) || !strings.HasSuffix(c.err.Error(), " is closed") {
+			t.Errorf("error %q, want an os.ErrClosed with %q", c.err, c.want)
+		}
 	}
 }
 

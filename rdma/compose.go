@@ -100,7 +100,7 @@ type composition struct {
 func (c *composition) add(v View) error {
 	switch {
 	case v.mem == nil:
-		return zeroViewError{}
+		return errZeroView
 	case v.mem.dom != c.dom:
 		return fmt.Errorf("it is of domain %s, and not of %s", v.mem.dom, c.dom)
 	case v.mem.strided:
@@ -167,7 +167,7 @@ func (c *composition) concatenate(access Access) (*Memory, error) {
 // memory makes the Memory that register gives a key.
 func (c *composition) memory(size uint64, access Access, strided bool, register func(backend.Composer) (backend.Registration, error)) (*Memory, error) {
 	d := c.dom
-	if err := d.h.Acquire(); err != nil {
+	if _, err := d.acquire(opCompose); err != nil {
 		return nil, err
 	}
 	defer d.release()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -255,7 +254,7 @@ func (c *completionQueue) poll(out []WC, arm bool) (int, error) {
 	c.mu.Lock()
 	defer c.unlock()
 	if c.raw == nil || c.h.IsClosed() {
-		return 0, c.error(os.ErrClosed)
+		return 0, c.error(errCQClosed)
 	}
 	n, err := c.report(out)
 	if n == 0 && err == nil && arm && !c.armed {

@@ -142,8 +142,8 @@ func (d *Device) Close() error {
 
 // acquire holds the device for the length of a call to C; release ends that.
 func (d *Device) acquire(op string) (*ibverbs.Context, error) {
-	if err := d.h.Acquire(); err != nil {
-		return nil, opError(op, d.id.name, err)
+	if d.h.Acquire() != nil {
+		return nil, opError(op, d.id.name, errDeviceClosed)
 	}
 	return d.ctx, nil
 }

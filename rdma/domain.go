@@ -53,7 +53,7 @@ func (d *Device) Domain(name string) (*Domain, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closing { // or nobody would close the domain
-		return nil, opError("alloc_pd", d.id.name, os.ErrClosed)
+		return nil, opError("alloc_pd", d.id.name, errDeviceClosed)
 	}
 	if dom, ok := d.domains[name]; ok {
 		return dom, nil
@@ -302,8 +302,8 @@ func (d *Domain) refuse(op, field string, value any, allowed string) error {
 
 // acquire holds the domain for the length of a call to C; release ends that.
 func (d *Domain) acquire(op string) (*ibverbs.PD, error) {
-	if err := d.h.Acquire(); err != nil {
-		return nil, opError(op, d.dev.id.name, err)
+	if d.h.Acquire() != nil {
+		return nil, opError(op, d.dev.id.name, errDomainClosed)
 	}
 	return d.pd, nil
 }

@@ -47,12 +47,7 @@ func (e *Error) Error() string {
 	if e.Device != "" {
 		b.WriteString(" " + e.Device)
 	}
-	b.WriteString(": ")
-	if e.Err == os.ErrClosed { // whose text speaks of files
-		b.WriteString("already closed")
-	} else {
-		fmt.Fprint(&b, e.Err) // nil in an Error that is not of this package
-	}
+	fmt.Fprint(&b, ": ", e.Err) // nil in an Error that is not of this package
 	if e.Hint != "" {
 		b.WriteString(" (" + e.Hint + ")")
 	}
@@ -61,6 +56,24 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause, so that errors.Is finds the errno.
 func (e *Error) Unwrap() error { return e.Err }
+
+// closedError is an os.ErrClosed that says what is closed, and does not speak of
+// files.
+type closedError string
+
+const (
+	errZeroView     closedError = "the zero View has no memory"
+	errDeviceClosed closedError = "the device is closed"
+	errDomainClosed closedError = "the domain is closed"
+	errMemoryClosed closedError = "the memory is closed"
+	errWindowClosed closedError = "the window is closed"
+	errCQClosed     closedError = "the completion queue is closed"
+	errReaderClosed closedError = "the reader of events is closed"
+)
+
+func (e closedError) Error() string { return string(e) }
+
+func (closedError) Is(target error) bool { return target == os.ErrClosed }
 
 // opError says where err happened. It returns nil for nil, and err itself if
 // it says so already.

@@ -20,7 +20,7 @@ func TestErrorKeepsErrnoAndMatchesStandardErrors(t *testing.T) {
 		{syscall.EBUSY, syscall.EBUSY, "rdma: dealloc_pd mlx5_0: device or resource busy"},
 		{syscall.EOPNOTSUPP, errors.ErrUnsupported, "rdma: dealloc_pd mlx5_0: operation not supported"},
 		{syscall.EPERM, fs.ErrPermission, "rdma: dealloc_pd mlx5_0: operation not permitted"},
-		{os.ErrClosed, os.ErrClosed, "rdma: dealloc_pd mlx5_0: already closed"},
+		{errDomainClosed, os.ErrClosed, "rdma: dealloc_pd mlx5_0: the domain is closed"},
 	}
 	for _, tt := range tests {
 		err := opError("dealloc_pd", "mlx5_0", tt.err)

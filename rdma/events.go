@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 
@@ -157,14 +156,14 @@ func (r *EventReader) Next(ctx context.Context) (Event, error) {
 		select {
 		case <-ready:
 		case <-r.closed:
-			return Event{}, opError("get_async_event", r.hub.device, os.ErrClosed)
+			return Event{}, opError("get_async_event", r.hub.device, errReaderClosed)
 		case <-r.deviceClosed:
-			return Event{}, opError("get_async_event", r.hub.device, os.ErrClosed)
+			return Event{}, opError("get_async_event", r.hub.device, errDeviceClosed)
 		case <-r.pump.ended:
 			if e, ok := r.take(); ok { // what came before the end still counts
 				return e, nil
 			}
-			return Event{}, opError("get_async_event", r.hub.device, cmp.Or(r.pump.err, os.ErrClosed))
+			return Event{}, opError("get_async_event", r.hub.device, cmp.Or[error](r.pump.err, errDeviceClosed))
 		case <-ctx.Done():
 			return Event{}, fmt.Errorf("rdma: waiting for an event of %s: %w", r.hub.device, ctx.Err())
 		}

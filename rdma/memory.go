@@ -181,8 +181,13 @@ func (m *Memory) Close() error {
 func (m *Memory) Released() <-chan struct{} { return m.released }
 
 // pin keeps the memory registered and mapped for n requests or calls, or
-// returns os.ErrClosed.
-func (m *Memory) pin(n int) error { return m.h.AcquireN(n) }
+// says that it is closed.
+func (m *Memory) pin(n int) error {
+	if m.h.AcquireN(n) != nil {
+		return errMemoryClosed
+	}
+	return nil
+}
 
 // unpin ends what pin began.
 func (m *Memory) unpin(n int) { m.h.ReleaseN(n) }

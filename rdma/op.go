@@ -287,7 +287,7 @@ func (l lane) transfer(ctx context.Context, code Opcode, view View, remote Remot
 	b := Batch{lane: l, reqs: requests{list: one.list[:0], pieces: one.pieces[:0], single: true}}
 	switch {
 	case view.mem == nil:
-		return nil, b.fail(code, zeroViewError{}).err
+		return nil, b.fail(code, errZeroView).err
 	case view.size < size:
 		return nil, b.fail(code, errTooSmall("the view", view.size, size)).err
 	case remote.Size < size:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 )
@@ -235,7 +234,7 @@ func (ps *peers) add(d *destination) (*destination, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.closed {
-		return nil, os.ErrClosed
+		return nil, closedError("the queue pair is closed")
 	}
 	if known, err := ps.findLocked(d.endpoint); known != nil || err != nil {
 		return known, err
@@ -288,5 +287,5 @@ func (p *peer) hold() error {
 	if !p.closed.Load() && p.ah.h.Acquire() == nil {
 		return nil
 	}
-	return fmt.Errorf("the peer %s: %w", p.endpoint.address(), os.ErrClosed)
+	return closedError(fmt.Sprintf("the peer %s is closed", p.endpoint.address()))
 }

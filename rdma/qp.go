@@ -343,12 +343,12 @@ func (q *queuePair) completionQueues(dev *Device, cfg *QPConfig) (send, recv *co
 			return nil, nil, nil, fmt.Errorf("the completion queue belongs to another opening of %s", c.device)
 		}
 	}
-	if err := send.h.Acquire(); err != nil {
-		return nil, nil, nil, send.error(err)
+	if send.h.Acquire() != nil {
+		return nil, nil, nil, errCQClosed
 	}
-	if err := recv.h.Acquire(); err != nil {
+	if recv.h.Acquire() != nil {
 		send.h.Release()
-		return nil, nil, nil, recv.error(err)
+		return nil, nil, nil, errCQClosed
 	}
 	return send, recv, func() { send.h.Release(); recv.h.Release() }, nil
 }
@@ -375,11 +375,14 @@ func (q *queuePair) close() error { return opError("destroy_qp", q.device, q.h.C
 
 // acquire takes a reference for the length of a call.
 func (q *queuePair) acquire(op string) error {
-	if err := q.h.Acquire(); err != nil {
-		return opError(op, q.device, err)
+	if q.h.Acquire() != nil {
+		return opError(op, q.device, q.closed())
 	}
 	return nil
 }
+
+// closed says that the queue pair is closed.
+func (q *queuePair) closed() error { return closedError(fmt.Sprintf("QP %#x is closed", q.num)) }
 
 // closeTimeout bounds how long closing waits for the device to flush. A device
 // that works needs far less.

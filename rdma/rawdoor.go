@@ -14,28 +14,29 @@ func init() { door.Open = openDoor }
 func openDoor(object any) (c any, release func(), err error) {
 	var h *handle.Handle
 	var device string
+	var closed error
 	var get func() any // called once the object can't be destroyed
 	switch o := object.(type) {
 	case *Device:
-		h, device, get = o.h, o.id.name, func() any { return o.ctx }
+		h, device, closed, get = o.h, o.id.name, errDeviceClosed, func() any { return o.ctx }
 	case *Domain:
-		h, device, get = o.h, o.dev.id.name, func() any { return o.pd }
+		h, device, closed, get = o.h, o.dev.id.name, errDomainClosed, func() any { return o.pd }
 	case *Memory:
-		h, device, get = o.h, o.device, func() any { return o.mr }
+		h, device, closed, get = o.h, o.device, errMemoryClosed, func() any { return o.mr }
 	case *CQ:
-		h, device, get = o.c.h, o.c.device, func() any { return o.c.raw }
+		h, device, closed, get = o.c.h, o.c.device, errCQClosed, func() any { return o.c.raw }
 	case *QP:
-		h, device, get = o.q.h, o.q.device, func() any { return o.q.raw }
+		h, device, closed, get = o.q.h, o.q.device, o.q.closed(), func() any { return o.q.raw }
 	case *DatagramQP:
-		h, device, get = o.q.h, o.q.device, func() any { return o.q.raw }
+		h, device, closed, get = o.q.h, o.q.device, o.q.closed(), func() any { return o.q.raw }
 	default:
 		panic(fmt.Sprintf("rdma: internal error: no C object in a %T", object))
 	}
 	if m, ok := object.(*Memory); ok && m.mr == nil {
 		return nil, nil, opError("raw", device, fmt.Errorf("the memory is not one memory region: %w", errors.ErrUnsupported))
 	}
-	if err := h.Acquire(); err != nil {
-		return nil, nil, opError("raw", device, err)
+	if h.Acquire() != nil {
+		return nil, nil, opError("raw", device, closed)
 	}
 	return get(), h.Release, nil
 }

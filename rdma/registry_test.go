@@ -647,7 +647,7 @@ func TestOpenQueriesAfresh(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
-	if _, err := d.Query(); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "query_device a0: already closed") {
+	if _, err := d.Query(); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "query_device a0: the device is closed") {
 		t.Errorf("query after Close: %v", err)
 	}
 	v.checkNothingOpen(t)

@@ -164,7 +164,7 @@ func (r *requests) attach(q *queuePair, maxSGE int, size uint64, views ...View) 
 	req, missing := r.last(), size
 	for _, v := range views {
 		if v.mem == nil {
-			return zeroViewError{}
+			return errZeroView
 		}
 		if v.mem.dom != q.dom {
 			return fmt.Errorf("the memory is in domain %s, the queue pair in %s", v.mem.dom, q.dom)

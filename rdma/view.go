@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 )
 
@@ -235,18 +234,10 @@ func (v View) acquire(op string) ([]byte, error) {
 	return bytesAt(v.Addr(), v.size), nil
 }
 
-// zeroViewError says that a View has no memory. It is an os.ErrClosed whose text
-// does not speak of files.
-type zeroViewError struct{}
-
-func (zeroViewError) Error() string { return "the zero View has no memory" }
-
-func (zeroViewError) Is(target error) bool { return target == os.ErrClosed }
-
 // pin pins the memory, or says why op can't.
 func (v View) pin(op string) error {
 	if v.mem == nil {
-		return opError(op, "", zeroViewError{})
+		return opError(op, "", errZeroView)
 	}
 	return opError(op, v.mem.device, v.mem.pin(1))
 }

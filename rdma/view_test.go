@@ -279,7 +279,7 @@ func TestClosingOneViewClosesTheMemoryForAll(t *testing.T) {
 		"ReadAt":  func() error { _, err := w.ReadAt(make([]byte, 1), 0); return err },
 		"WriteAt": func() error { _, err := w.WriteAt(make([]byte, 1), 0); return err },
 	} {
-		if err := do(); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "fake0: already closed") {
+		if err := do(); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "fake0: the memory is closed") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

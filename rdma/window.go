@@ -160,8 +160,8 @@ var (
 // needs; or it changes nothing.
 func (b *binding) begin() error {
 	w := b.w
-	if err := w.h.Acquire(); err != nil {
-		return err
+	if w.h.Acquire() != nil {
+		return errWindowClosed
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -343,7 +343,7 @@ func (b *Batch) checkBind(code Opcode, w *Window, view View, access Access) erro
 	case code == OpInvalidate:
 		return nil
 	case view.mem == nil:
-		return zeroViewError{}
+		return errZeroView
 	case view.mem.dom != b.q.dom:
 		return fmt.Errorf("the memory is in domain %s, the queue pair in %s", view.mem.dom, b.q.dom)
 	case view.size == 0:

@@ -258,7 +258,7 @@ func TestWindowsThatCannotBeBound(t *testing.T) {
 		{b.qp.Batch().Bind(w, m.View(), write|rdma.AccessLocalWrite, 0), "allowed is one or more of"},
 		{b.qp.Batch().Bind(w, b.mem.View(), write, 0), "needs MW_BIND too"},
 		{b.qp.Batch().Bind(w, readable.View(), write, 0), "needs LOCAL_WRITE too"},
-		{b.qp.Batch().Bind(w, closed.View(), write, 0), "already closed"},
+		{b.qp.Batch().Bind(w, closed.View(), write, 0), "the memory is closed"},
 		{b.qp.Batch().Send(b.mem.View(), 0).Bind(alone, m.View(), write, 0), "a batch that has nothing else"},
 		{b.qp.Batch().Bind(alone, m.View(), write, 0).Send(b.mem.View(), 0), "a batch that has nothing else"},
 		{b.qp.Batch().Bind(alone, m.View(), write, 0).Bind(w, m.View(), write, 0), "a batch that has nothing else"},
