@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/handle"
@@ -131,11 +132,15 @@ func TestQueuePairRefusesForeignCompletionQueues(t *testing.T) {
 	name := rdmatest.Devices(t, 1)[0]
 	s := newSide(t, name, nil)
 	cq := newCQ(t, openDevice(t, name, nil))
-	if _, err := s.dom.CreateQP(&rdma.QPConfig{CQ: cq}); err == nil {
-		t.Error("a completion queue of another opening of the device was accepted")
+	if _, err := s.dom.CreateQP(&rdma.QPConfig{CQ: cq}); err == nil || !strings.HasSuffix(err.Error(), "belongs to another opening of "+name) {
+		t.Errorf("a completion queue of another opening of the device: %v", err)
 	}
 	if _, err := s.dom.CreateQP(&rdma.QPConfig{RecvCQ: cq}); err == nil {
 		t.Error("RecvCQ without CQ was accepted")
+	}
+	other := rdmatest.Devices(t, 2)[1]
+	if _, err := s.dom.CreateQP(&rdma.QPConfig{CQ: newCQ(t, openDevice(t, other, nil))}); err == nil || !strings.HasSuffix(err.Error(), "belongs to "+other) {
+		t.Errorf("a completion queue of another device: %v", err)
 	}
 }
 

@@ -339,7 +339,10 @@ func (q *queuePair) completionQueues(dev *Device, cfg *QPConfig) (send, recv *co
 		if c == nil {
 			return nil, nil, nil, errors.New("the completion queue is not one that CreateCQ made")
 		}
-		if c.hub != dev.hub {
+		switch {
+		case c.device != dev.Name():
+			return nil, nil, nil, fmt.Errorf("the completion queue belongs to %s", c.device)
+		case c.hub != dev.hub:
 			return nil, nil, nil, fmt.Errorf("the completion queue belongs to another opening of %s", c.device)
 		}
 	}
