@@ -370,17 +370,25 @@ func (b *Batch) begin(code Opcode, token, size uint64, remote Remote) error {
 	if b.reqs.alone {
 		return errAlone
 	}
-	if code == OpRead && remote == (Remote{}) {
-		return errZeroRemote
-	}
-	if size > remote.Size {
-		return errTooSmall("the remote memory", remote.Size, size)
+	if err := checkRemote(code, size, remote); err != nil {
+		return err
 	}
 	if most := b.q.maxMessage(code); size > most {
 		return fmt.Errorf("%d bytes, a %s moves at most %d", size, code, most)
 	}
 	r := b.reqs.begin(code, token)
 	r.to, r.remote, r.rkey = b.to, remote.Addr, remote.RKey
+	return nil
+}
+
+// checkRemote says why size bytes can't be moved from or to remote.
+func checkRemote(code Opcode, size uint64, remote Remote) error {
+	switch {
+	case remote == Remote{} && (size > 0 || code == OpRead):
+		return errZeroRemote
+	case size > remote.Size:
+		return errTooSmall("the remote memory", remote.Size, size)
+	}
 	return nil
 }
 
@@ -422,6 +430,8 @@ func checkAtomic(view View, remote Remote) error {
 	switch {
 	case view.mem == nil:
 		return errZeroView
+	case remote == Remote{}:
+		return errZeroRemote
 	case view.size != atomicSize || remote.Size != atomicSize:
 		return fmt.Errorf("the view has %d bytes and the remote memory %d, both must have %d", view.size, remote.Size, atomicSize)
 	case remote.Addr%atomicSize != 0:
@@ -431,7 +441,11 @@ func checkAtomic(view View, remote Remote) error {
 }
 
 func (b *Batch) atomic(code Opcode, view View, remote Remote, operand, swap, token uint64) *Batch {
-	if err := checkAtomic(view, remote); err != nil {
+	err := b.check(code)
+	if err == nil {
+		err = checkAtomic(view, remote)
+	}
+	if err != nil {
 		return b.fail(code, err)
 	}
 	b.add(code, token, view.size, remote, view)

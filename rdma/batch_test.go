@@ -121,6 +121,7 @@ func TestBatchRefusesMistakes(t *testing.T) {
 		{"read of several beyond them", func(b *rdma.Batch) { b.ReadV(views(2), mustSlice(t, remote, 0, 17), 1) }, nil, "16 bytes, 17 are needed"},
 		{"read into no memory", func(b *rdma.Batch) { b.Read(rdma.View{}, mustSlice(t, remote, 0, 9), 1) }, os.ErrClosed, "the zero View has no memory"},
 		{"read of the zero Remote", func(b *rdma.Batch) { b.Read(slice(t, a.mem, 0, 8), rdma.Remote{}, 1) }, nil, "the zero Remote names no memory"},
+		{"write to the zero Remote", func(b *rdma.Batch) { b.Write(slice(t, a.mem, 0, 8), rdma.Remote{}, 1) }, nil, "the zero Remote names no memory"},
 		{"no memory", func(b *rdma.Batch) { b.Send(rdma.View{}, 1) }, nil, "no memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

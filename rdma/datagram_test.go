@@ -86,9 +86,11 @@ func TestDatagramsArriveWithTheirHeader(t *testing.T) {
 	if _, err := b.qp.StartRecv(ctx, slice(t, b.mem, 0, rdma.GRHSize-1)); err == nil || !strings.Contains(err.Error(), "39 bytes") {
 		t.Errorf("a receive without room for the header: %v", err)
 	}
+	_, addErr := peer.FetchAdd(ctx, a.mem.View(), b.mem.Remote(), 1) // of a size that none has
 	for name, err := range map[string]error{
-		"write": peer.Write(ctx, slice(t, a.mem, 0, 8), b.mem.Remote()),
-		"read":  peer.Read(ctx, a.mem.View(), mustSlice(t, b.mem.Remote(), 0, 8)),
+		"write":     peer.Write(ctx, slice(t, a.mem, 0, 8), b.mem.Remote()),
+		"read":      peer.Read(ctx, a.mem.View(), mustSlice(t, b.mem.Remote(), 0, 8)),
+		"fetch-add": addErr,
 	} {
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "UD queue pairs of "+device+" have no "+name) {
 			t.Errorf("%s by UD: %v", name, err)

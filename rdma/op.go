@@ -290,8 +290,9 @@ func (l lane) transfer(ctx context.Context, code Opcode, view View, remote Remot
 		return nil, b.fail(code, errZeroView).err
 	case view.size < size:
 		return nil, b.fail(code, errTooSmall("the view", view.size, size)).err
-	case remote.Size < size:
-		return nil, b.fail(code, errTooSmall("the remote memory", remote.Size, size)).err
+	}
+	if err := checkRemote(code, size, remote); err != nil {
+		return nil, b.fail(code, err).err
 	}
 	most := l.q.maxMessage(code)
 	parts := max(int64(size/most+min(size%most, 1)), 1)

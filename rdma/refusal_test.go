@@ -73,12 +73,22 @@ func TestZeroViewIsClosedToRequests(t *testing.T) {
 	}
 }
 
-func TestReadOfTheZeroRemoteIsRefused(t *testing.T) {
+func TestZeroRemoteIsRefused(t *testing.T) {
 	a, b := connectedPair(t, nil)
-	if err := a.qp.Read(deadline(t), a.mem.View(), rdma.Remote{}); err == nil || err.Error() != "rdma: read: the zero Remote names no memory" {
-		t.Errorf("got %v", err)
+	ctx, view, none := deadline(t), slice(t, a.mem, 0, 8), rdma.Remote{}
+	_, addErr := a.qp.FetchAdd(ctx, view, none, 1)
+	for name, err := range map[string]error{
+		"read":                 a.qp.Read(ctx, view, none),
+		"write":                a.qp.Write(ctx, view, none),
+		"write with immediate": a.qp.WriteImm(ctx, view, none, 1),
+		"fetch-add":            addErr,
+	} {
+		if err == nil || err.Error() != "rdma: "+name+": the zero Remote names no memory" {
+			t.Errorf("got %v", err)
+		}
 	}
-	check(t, a.qp.Read(deadline(t), a.mem.View(), mustSlice(t, b.mem.Remote(), 0, 0)))
+	check(t, a.qp.Read(ctx, view, mustSlice(t, b.mem.Remote(), 0, 0)))
+	check(t, a.qp.Write(ctx, slice(t, a.mem, 0, 0), none)) // which moves nothing
 }
 
 // A call for one request has no batch whose places could tell.
