@@ -3,7 +3,6 @@ package rdma
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -56,7 +55,11 @@ func (op *Op) Wait(ctx context.Context) error {
 		}
 		return q.reason
 	case <-ctx.Done():
-		return fmt.Errorf("rdma: waiting for a %s on %s QP %#x, which goes on: %w", o.code, q.device, q.num, ctx.Err())
+		hint := ""
+		if o.code.usesReceive() && q.qpType != UD { // which does not wait for it
+			hint = " (has the peer posted a receive?)"
+		}
+		return fmt.Errorf("rdma: waiting for a %s on %s QP %#x, which goes on: %w%s", o.code, q.device, q.num, ctx.Err(), hint)
 	}
 }
 
@@ -94,7 +97,11 @@ func (o *operation) finish(wc *WC) {
 func (l lane) start(ctx context.Context, code Opcode, parts int64) (*Op, error) {
 	err := ctx.Err()
 	if l.q.private == nil {
-		err = errNotDriven
+		batch := "Batch"
+		if code == OpRecv {
+			batch = "RecvBatch"
+		}
+		err = fmt.Errorf("completions of this queue pair go to the caller's CQ: use %s", batch)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rdma: %s on %s QP %#x: %w", code, l.q.device, l.q.num, err)
@@ -103,8 +110,6 @@ func (l lane) start(ctx context.Context, code Opcode, parts int64) (*Op, error) 
 	o.left.Store(parts)
 	return &Op{l, o}, nil
 }
-
-var errNotDriven = errors.New("completions of this queue pair go to the caller's CQ: use Batch")
 
 // StartWrite begins to write view into the beginning of remote, which is at
 // least as large. It waits for room in the send queue until ctx ends. Under a

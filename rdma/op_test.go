@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -185,8 +186,8 @@ func TestContextEndsTheWaitNotTheRequest(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := op.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("wait: %v, want context.Canceled", err)
+	if err := op.Wait(ctx); !errors.Is(err, context.Canceled) || strings.HasSuffix(err.Error(), ")") {
+		t.Errorf("wait: %v, want context.Canceled without a hint", err)
 	}
 	check(t, m.Close())
 	wantNotReleased(t, m)
@@ -209,6 +210,12 @@ func TestReceiverNotReady(t *testing.T) {
 		case <-send.Done():
 			t.Error("a message was sent that nobody received:", send.Wait(deadline(t)))
 		default:
+		}
+		const hint = "(has the peer posted a receive?)"
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := send.Wait(ctx); !errors.Is(err, context.Canceled) || !strings.HasSuffix(err.Error(), hint) {
+			t.Errorf("wait: %v, want it to end with %q", err, hint)
 		}
 		_, err = b.qp.Recv(deadline(t), b.mem.View())
 		check(t, err)
@@ -298,7 +305,10 @@ func TestDrivenAndOwnCompletionQueuesDoNotMix(t *testing.T) {
 	}
 	own, cq := newBatchSide(t, driven.dev.Name(), nil)
 	defer cq.Close()
-	if err := own.qp.Write(deadline(t), own.mem.View(), own.mem.Remote()); err == nil {
-		t.Error("an operation was accepted on a queue pair with the caller's CQ")
+	if err := own.qp.Write(deadline(t), own.mem.View(), own.mem.Remote()); err == nil || !strings.HasSuffix(err.Error(), "use Batch") {
+		t.Errorf("write on a queue pair with the caller's CQ: %v", err)
+	}
+	if _, err := own.qp.StartRecv(deadline(t), own.mem.View()); err == nil || !strings.HasSuffix(err.Error(), "use RecvBatch") {
+		t.Errorf("receive on a queue pair with the caller's CQ: %v", err)
 	}
 }

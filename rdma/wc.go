@@ -51,6 +51,9 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
 
+// usesReceive tells whether the request waits for a receive of the peer.
+func (o Opcode) usesReceive() bool { return o >= OpWriteImm && o <= OpSendInvalidate }
+
 // writesLocal tells whether the device stores into the request's memory.
 func (o Opcode) writesLocal() bool { return o >= OpRead }
 
