@@ -404,19 +404,19 @@ func (q *QP) accepts(from *Origin, to *Address, r *Request) bool {
 		return false
 	}
 	switch {
+	case !q.Type.datagram() && q.Type != DCT:
+		e, _ := port.GID(int(q.Attr.SGIDIndex))
+		own := Address{Global: q.Attr.To.Global, GID: e.GID, Type: e.Type}
+		return q.Attr.DestQPN == from.QPN && (q.Attr.RQPSN == from.PSN || q.Type == UC) && q.Attr.To.agrees(&from.From) && own.agrees(to)
 	case to.Global && !port.has(to):
 		return false
 	case q.Type == DCT:
 		return r.DCKey == q.DCKey
-	case q.Type.datagram():
-		if r.QKey != q.Attr.QKey {
-			port.BadQKeys++
-		}
-		return r.QKey == q.Attr.QKey
+	case r.QKey != q.Attr.QKey:
+		port.BadQKeys++
+		return false
 	}
-	e, _ := port.GID(int(q.Attr.SGIDIndex))
-	own := Address{Global: q.Attr.To.Global, GID: e.GID, Type: e.Type}
-	return q.Attr.DestQPN == from.QPN && (q.Attr.RQPSN == from.PSN || q.Type == UC) && q.Attr.To.agrees(&from.From) && own.agrees(to)
+	return true
 }
 
 // fits reports whether what a request brings comes in packets of the size that

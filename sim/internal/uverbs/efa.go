@@ -50,7 +50,10 @@ func (*EFA) limits(a *uapi.DeviceAttrEx) {
 	b.MaxQPRdAtom, b.MaxQPInitRdAtom, b.MaxResRdAtom = 0, 0, 0
 }
 
-func (*EFA) port(a *uapi.PortAttr) { a.LMC, a.MaxVLNum = 1, 1 }
+func (*EFA) port(a *uapi.PortAttr) {
+	a.LMC, a.MaxVLNum = 1, 1
+	a.BadPKeyCount, a.QKeyViolCount = 0, 0 // it does not say
+}
 
 // attributes are EFA_MODIFY_QP_SUPP_MASK and EFA_QUERY_QP_SUPP_MASK of the
 // kernel's driver.
