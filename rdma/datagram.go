@@ -164,16 +164,25 @@ func (qp *DatagramQP) Close() error {
 // fit makes the settings those of a queue pair of type t, or refuses what the
 // user asked for.
 func (t QPType) fit(cfg *Config, user Config) error {
-	refuse := func(field string, value, most int) error {
-		return fmt.Errorf("%s is %d, allowed is %d for a queue pair of type %s", field, value, most, t)
-	}
-	switch {
-	case !t.sends() && user.MaxSendWR > 0:
-		return refuse("MaxSendWR", user.MaxSendWR, 0)
-	case !t.receives() && user.MaxRecvWR > 0:
-		return refuse("MaxRecvWR", user.MaxRecvWR, 0)
-	case !t.sendsInOrder() && user.SignalInterval > 1:
-		return refuse("SignalInterval", user.SignalInterval, 1)
+	resends := t == RC || t == DCInitiator // what is not acknowledged in time
+	for _, setting := range []struct {
+		field    string
+		set, has bool
+	}{
+		{"MaxSendWR", user.MaxSendWR > 0, t.sends()},
+		{"MaxSendSGE", user.MaxSendSGE > 0, t.sends()},
+		{"MaxInline", user.MaxInline > 0, t.sends()},
+		{"MaxRecvWR", user.MaxRecvWR > 0, t.receives()},
+		{"MaxRecvSGE", user.MaxRecvSGE > 0, t.receives()},
+		{"SignalInterval", user.SignalInterval > 1, t.sendsInOrder()},
+		{"Timeout", user.Timeout != 0, resends},
+		{"RetryCount", user.RetryCount != 0, resends},
+		{"RNRRetry", user.RNRRetry != 0, resends || t == SRD},
+		{"MinRNRTimer", user.MinRNRTimer != 0, t == RC || t == DCTarget},
+	} {
+		if setting.set && !setting.has {
+			return fmt.Errorf("%s is set, which queue pairs of type %s do not have", setting.field, t)
+		}
 	}
 	if !t.sends() {
 		cfg.MaxSendWR, cfg.MaxSendSGE, cfg.MaxInline = 0, 0, 0

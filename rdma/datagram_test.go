@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
@@ -345,6 +346,40 @@ func TestTypesThatTheBackendLacks(t *testing.T) {
 		if _, err := dom.CreateUD(cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A setting that a type does not have is refused where it is asked for, and is of
+// no matter as the device's default.
+func TestQueuePairsRefuseSettingsOfOtherTypes(t *testing.T) {
+	settings := map[string]rdma.Config{
+		"MaxSendWR": {MaxSendWR: 1}, "MaxSendSGE": {MaxSendSGE: 1}, "MaxInline": {MaxInline: 1},
+		"MaxRecvWR": {MaxRecvWR: 1}, "MaxRecvSGE": {MaxRecvSGE: 1}, "SignalInterval": {SignalInterval: 2},
+		"Timeout": {Timeout: time.Second}, "RetryCount": {RetryCount: -1}, "RNRRetry": {RNRRetry: 1}, "MinRNRTimer": {MinRNRTimer: time.Millisecond},
+	}
+	device := rdmatest.Devices(t, 1)[0]
+	defaults := rdma.Config{Timeout: time.Second, RetryCount: 3, RNRRetry: 3, MinRNRTimer: time.Millisecond, SignalInterval: 2}
+	dom := openDomain(t, device, &defaults)
+	for kind, lacks := range map[rdma.QPType][]string{
+		rdma.UD:          {"Timeout", "RetryCount", "RNRRetry", "MinRNRTimer"},
+		rdma.SRD:         {"SignalInterval", "Timeout", "RetryCount", "MinRNRTimer"},
+		rdma.DCInitiator: {"MaxRecvWR", "MaxRecvSGE", "MinRNRTimer"},
+		rdma.DCTarget:    {"MaxSendWR", "MaxSendSGE", "MaxInline", "Timeout", "RetryCount", "RNRRetry"},
+	} {
+		for _, field := range lacks {
+			want := fmt.Sprintf("%s is set, which queue pairs of type %s do not have", field, kind)
+			if _, err := makers[kind](dom, &rdma.QPConfig{Config: settings[field]}); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
+		qp, err := makers[kind](dom, nil)
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, qp.Close())
 	}
 }
 

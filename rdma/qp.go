@@ -22,7 +22,9 @@ import (
 
 // QPConfig holds the settings of a queue pair.
 type QPConfig struct {
-	// Config overrides, field by field, what the device was opened with.
+	// Config overrides, field by field, what the device was opened with. What it
+	// sets for queues or retries that the type of queue pair does not have is refused;
+	// what the device was opened with is ignored there.
 	Config
 
 	// CQ is where requests of both queues are reported. Nil gives the queue
