@@ -179,7 +179,7 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 		return nil, nil, fmt.Errorf("sim: Patience %v is negative", c.Patience)
 	}
 	var devices []*fabric.Device
-	seen := make(map[string]bool)
+	seen, lids := make(map[string]bool), make(map[uint16]bool)
 	count := make(map[Model]int)
 	for i := range order {
 		dc := &order[i]
@@ -197,6 +197,8 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 			err = errors.New("name is taken")
 		case seen[dc.PCIAddress]:
 			err = fmt.Errorf("PCIAddress %s is taken", dc.PCIAddress)
+		default:
+			err = takeLIDs(lids, d.Ports)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("sim: device %d (%s): %w", i, dc.Name, err)
@@ -205,6 +207,17 @@ func (c *Config) build() ([]*fabric.Device, []DeviceConfig, error) {
 		devices = append(devices, d)
 	}
 	return devices, order, nil
+}
+
+// takeLIDs refuses a LID that another port of the subnet has.
+func takeLIDs(taken map[uint16]bool, ports []*fabric.Port) error {
+	for _, p := range ports {
+		if p.LID != 0 && taken[p.LID] {
+			return fmt.Errorf("port %d: LID %#x is taken", p.Number, p.LID)
+		}
+		taken[p.LID] = true
+	}
+	return nil
 }
 
 func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
@@ -221,8 +234,8 @@ func (dc *DeviceConfig) build(place int) (*fabric.Device, error) {
 	if !pciAddress.MatchString(dc.PCIAddress) {
 		return nil, fmt.Errorf("PCIAddress %q is not of the form 0000:00:00.0, in lower-case hexadecimal", dc.PCIAddress)
 	}
-	if dc.NUMANode < -1 {
-		return nil, fmt.Errorf("NUMANode %d is less than -1", dc.NUMANode)
+	if dc.NUMANode < -1 || dc.NUMANode >= maxNodes {
+		return nil, fmt.Errorf("NUMANode %d is not in -1 to %d", dc.NUMANode, maxNodes-1)
 	}
 	d := &fabric.Device{Name: dc.Name, Limits: m.limits}
 	if dc.Model == EFA {
@@ -281,7 +294,11 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-const firstMulticastLID = 0xc000
+const (
+	firstMulticastLID = 0xc000
+	maxPKeys          = 128  // as these devices have
+	maxNodes          = 1024 // as Linux may have
+)
 
 // mtus are the payloads by their number in verbs.
 var mtus = []int{1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
@@ -300,6 +317,9 @@ func (pc *PortConfig) build(m Model, device, place int) (*fabric.Port, error) {
 	}
 	if len(p.PKeys) == 0 {
 		p.PKeys = []uint16{0xffff}
+	}
+	if len(p.PKeys) > maxPKeys {
+		return nil, fmt.Errorf("%d PKeys, the limit is %d", len(p.PKeys), maxPKeys)
 	}
 	if pc.MTU != 0 {
 		i := slices.Index(mtus, pc.MTU)

@@ -30,6 +30,9 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		{one(sim.DeviceConfig{PCIAddress: "0000:01:00.8"}), `PCIAddress "0000:01:00.8"`},
 		{one(sim.DeviceConfig{PCIAddress: "0000:01:20.0"}), `PCIAddress "0000:01:20.0"`},
 		{one(sim.DeviceConfig{NUMANode: -2}), "NUMANode -2"},
+		{one(sim.DeviceConfig{NUMANode: 1024}), "NUMANode 1024 is not in -1 to 1023"},
+		{one(sim.DeviceConfig{Ports: []sim.PortConfig{{PKeys: make([]uint16, 129)}}}), "129 PKeys, the limit is 128"},
+		{one(sim.DeviceConfig{Ports: []sim.PortConfig{{LinkLayer: sim.InfiniBand, LID: 5}, {LinkLayer: sim.InfiniBand, LID: 5}}}), "port 2: LID 0x5 is taken"},
 	} {
 		if _, err := sim.New(&c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error is %v, want %q in it", err, c.want)

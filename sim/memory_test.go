@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -146,9 +147,23 @@ func TestMemoryOnDemand(t *testing.T) {
 	}
 }
 
+// Memory that is paged on demand need not be there, but has to be possible.
+func TestImpossibleMemoryOnDemand(t *testing.T) {
+	newFabric(t, nil)
+	n := openNode(t, "sim_mlx5_0")
+	const all = ^uint64(0)
+	for _, c := range []struct{ at, length, iova uint64 }{
+		{8192, 0, 8192}, {all - 4095, 8192, all - 4095}, {all - 4095, 4000, all - 4095}, {8192, all, 8192}, {8192, 4096, 8193},
+	} {
+		if _, err := ibverbs.RegMRIOVA(n.pd, capi.Addr(c.at), c.length, c.iova, ibverbs.IBV_ACCESS_ON_DEMAND); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%#x bytes at %#x as %#x: %v, want EINVAL", c.length, c.at, c.iova, err)
+		}
+	}
+}
+
 // A region of everything permits what is there, not more.
 func TestNothingOnDemand(t *testing.T) {
-	for _, at := range []uint64{0, 8, 4095, 1 << 46, ^uint64(0) - 100} {
+	for _, at := range []uint64{0, 8, 4095, 1 << 46, 1 << 63, ^uint64(0) - 100} {
 		t.Run(fmt.Sprintf("%#x", at), func(t *testing.T) {
 			a, b := pair(t, endConfig{})
 			mr, err := ibverbs.RegMR(b.pd, 0, ^uint64(0), allAccess|ibverbs.IBV_ACCESS_ON_DEMAND)
@@ -157,11 +172,62 @@ func TestNothingOnDemand(t *testing.T) {
 			}
 			b.later(func() error { return ibverbs.DeregMR(mr) })
 			a.post(request{id: 1, op: ibverbs.IBV_WR_RDMA_WRITE, pieces: []piece{{0, 8}}, remote: at, rkey: mr.RKey})
-			if wc := a.wait(a.scq); wc.Status == ibverbs.IBV_WC_SUCCESS {
-				t.Errorf("a write at %#x succeeds", at)
-			}
+			a.waitSend(1, ibverbs.IBV_WC_REM_OP_ERR)
 		})
 	}
+}
+
+// The limit counts a region once, also when it changes and when two threads ask at
+// once.
+func TestLimitOfLockedMemoryIsExact(t *testing.T) {
+	newFabric(t, nil)
+	n := openNode(t, "sim_mlx5_0")
+	const size = 1 << 20
+	far, err := unix.Mmap(-1, 0, 2*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(far)
+	rdmatest.WithMemlockLimit(t, uint64(len(n.buf))+size*3/2, func() {
+		rdmatest.WithoutCapability(t, unix.CAP_IPC_LOCK, func() {
+			mr, err := ibverbs.RegMR(n.pd, capi.Addr(addr(far)), size, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := ibverbs.ReregMR(mr, ibverbs.IBV_REREG_MR_CHANGE_ACCESS, nil, 0, 0, allAccess); err != nil {
+				t.Errorf("other rights: %v", err)
+			}
+			if err := ibverbs.ReregMR(mr, ibverbs.IBV_REREG_MR_CHANGE_TRANSLATION, nil, capi.Addr(addr(far[size:])), size, 0); !errors.Is(err, syscall.ENOMEM) {
+				t.Errorf("other memory beside what is locked until then: %v, want ENOMEM", err)
+			}
+			if err := ibverbs.DeregMR(mr); err != nil {
+				t.Error(err)
+			}
+		})
+		for range 100 {
+			var both [2]*ibverbs.MR
+			var threads sync.WaitGroup
+			for i := range both {
+				threads.Go(func() {
+					rdmatest.WithoutCapability(t, unix.CAP_IPC_LOCK, func() {
+						both[i], _ = ibverbs.RegMR(n.pd, capi.Addr(addr(far[i*size:])), size, 0)
+					})
+				})
+			}
+			threads.Wait()
+			if both[0] != nil && both[1] != nil {
+				t.Error("two threads have more than the limit between them")
+			}
+			for _, mr := range both {
+				if mr != nil {
+					if err := ibverbs.DeregMR(mr); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	})
 }
 
 // The limit of locked memory may change under a program that has registered more.

@@ -38,7 +38,12 @@ const firstMapped = 4096
 var null unsafe.Pointer
 
 // Bytes returns the n bytes at a.
-func (a Addr) Bytes(n int) []byte { return unsafe.Slice((*byte)(a.pointer()), n) }
+func (a Addr) Bytes(n int) []byte {
+	if a+Addr(n) < a { // nothing reaches around the end of all addresses
+		panic(&FaultError{a})
+	}
+	return unsafe.Slice((*byte)(a.pointer()), n)
+}
 
 // At returns what lies at a, a T that needs no alignment.
 func At[T any](a Addr) *T { return (*T)(a.pointer()) }
@@ -146,6 +151,19 @@ func (e *FaultError) In(spans []Span) bool {
 		}
 	}
 	return false
+}
+
+// Readable reports whether the first bytes of all spans can be read.
+func Readable(spans []Span) bool {
+	return Guard(func() {
+		var seen byte
+		for _, s := range spans {
+			if !s.Null && s.Len > 0 {
+				seen |= s.Addr.Bytes(1)[0]
+			}
+		}
+		runtime.KeepAlive(seen)
+	}) == nil
 }
 
 // Guard calls f and turns a memory fault within it into a *FaultError.

@@ -652,7 +652,8 @@ func (f *Fabric) move(p *QP, dst, src []dma.Span) (outcome, bool) {
 		return outcome{}, true
 	}
 	var fault *dma.FaultError
-	if errors.As(err, &fault) && fault.In(f.remote) {
+	// Of an address that no memory can have the fault does not tell.
+	if errors.As(err, &fault) && (fault.In(f.remote) || fault.Addr == 0 && !dma.Readable(f.remote)) {
 		return nak(p, RemoteOperationError, EventQPFatal), false
 	}
 	return ended(LocalProtectionError), false

@@ -115,15 +115,30 @@ func sweep(base string) {
 		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 		if err != nil {
 			if abandoned(e) {
-				os.RemoveAll(dir)
+				remove(dir)
 			}
 			continue
 		}
 		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			os.RemoveAll(dir)
+			remove(dir)
 		}
 		lock.Close()
 	}
+}
+
+// remove removes a folder, the lock last: who comes after one that was cut short
+// would take a folder without for one that is being made.
+func remove(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.Name() != lockName && os.RemoveAll(filepath.Join(dir, e.Name())) != nil {
+			return
+		}
+	}
+	os.RemoveAll(dir)
 }
 
 // makingLimit is more than it takes to make a folder and its lock.

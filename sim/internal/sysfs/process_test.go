@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/internal/rdmatest"
 )
 
@@ -46,6 +48,48 @@ func TestFoldersOfProcessesThatAreGoneAreSwept(t *testing.T) {
 		if _, err := os.Stat(p.Path); (err == nil) != want {
 			t.Errorf("%s: %v", p.Path, err)
 		}
+	}
+}
+
+// A sweep that is cut short, here for want of descriptors, leaves the lock for the
+// next one.
+func TestSweepIsTakenUpAgain(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "gone")
+	cut := 0
+	for free := range uint64(8) {
+		if err := os.MkdirAll(filepath.Join(dir, "sys", "class", "infiniband"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := os.Create(filepath.Join(dir, lockName)) // and so the number of the next
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := uint64(lock.Fd())
+		lock.Close()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: next + free, Max: limit.Max}); err != nil {
+			t.Fatal(err)
+		}
+		remove(dir)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		cut++
+		if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil {
+			t.Errorf("with %d descriptors: %v", free, err)
+		}
+	}
+	if cut == 0 {
+		t.Error("nothing was cut short")
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("it is never removed")
 	}
 }
 

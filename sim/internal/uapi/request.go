@@ -121,11 +121,7 @@ func (a *attr) pointee() []byte {
 	if a.Data == 0 || a.Len == 0 {
 		return nil
 	}
-	at := dma.Addr(a.Data)
-	if end := at + dma.Addr(a.Len); end < at {
-		panic(&dma.FaultError{Addr: end}) // nothing reaches around the end of all addresses
-	}
-	return at.Bytes(int(a.Len))
+	return dma.Addr(a.Data).Bytes(int(a.Len))
 }
 
 // In returns the input structure that the attribute carries. A shorter one,
@@ -151,9 +147,15 @@ func OutBytes(r *Request, id uint16, v []byte) {
 	}
 }
 
-// Answer writes the answers. They wait for it, since where they go there may be no
-// memory, and what is answered then is done.
-func (r *Request) Answer() {
+// Answer writes the answers, which wait for it: where they go there may be no
+// memory. The error is a *dma.FaultError then, and the caller is to undo what it
+// did.
+func (r *Request) Answer() (err error) {
+	defer func() {
+		if fault := dma.Caught(recover()); fault != nil {
+			err = fault
+		}
+	}()
 	values := r.values
 	for _, a := range r.answers {
 		room := a.to.pointee()
@@ -161,6 +163,7 @@ func (r *Request) Answer() {
 		a.to.Flags |= flagValidOutput
 		values = values[a.len:]
 	}
+	return nil
 }
 
 // Uint returns an integer attribute of up to 8 bytes, 0 if absent.

@@ -22,6 +22,7 @@ type Context struct {
 	id     uint64 // in package interpose
 
 	objects  table
+	made     uint32       // by the method that is being answered; 0 if none was
 	async    []*eventFile // the first is for what was made without one
 	channels []*eventFile
 

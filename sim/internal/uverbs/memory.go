@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"math"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -55,24 +56,29 @@ func pagesOf(in *uapi.RegMR) (first, n uint64) {
 // program that unmaps registered memory gets errors, not its old pages.
 func pin(r *uapi.Request) error {
 	in := uapi.In[uapi.RegMR](r, uapi.AttrCoreIn)
-	return pinPages(&in)
+	_, n := pagesOf(&in)
+	return pinPages(&in, n)
 }
 
-func pinPages(in *uapi.RegMR) error {
+// pinPages is pin where so many bytes more are to be locked.
+func pinPages(in *uapi.RegMR, more uint64) error {
 	access := fabric.Access(in.AccessFlags)
 	if err := fabric.CheckAccess(access); err != nil {
 		return err
 	}
-	first, n := pagesOf(in)
-	if access&fabric.OnDemand != 0 {
-		return nil
-	}
-	if in.Length == 0 || in.Start+in.Length < in.Start || first+n < in.Start+in.Length || in.Start%pageSize != in.IOVA%pageSize {
+	onDemand := access&fabric.OnDemand != 0
+	everything := onDemand && in.Start == 0 && in.Length == math.MaxUint64
+	end := in.Start + in.Length
+	if !everything && (in.Length == 0 || end < in.Start || end > math.MaxUint64-pageSize || in.Start%pageSize != in.IOVA%pageSize) {
 		return syscall.EINVAL
 	}
-	if !mayLock(n) {
+	if onDemand {
+		return nil
+	}
+	if more > 0 && !mayLock(more) {
 		return syscall.ENOMEM
 	}
+	first, n := pagesOf(in)
 	write := access&(fabric.LocalWrite|fabric.RemoteWrite|fabric.RemoteAtomic|fabric.BindMW) != 0
 	return there(dma.Addr(first), n, write)
 }
@@ -89,7 +95,7 @@ func there(at dma.Addr, n uint64, write bool) error {
 
 // Bytes that regions of the process pin.
 var (
-	pinned  atomic.Uint64 // now
+	pinned  atomic.Uint64 // now; changed with the lock held
 	allowed atomic.Uint64 // as of when the limit was asked for
 	unasked atomic.Uint64 // registered since
 )
@@ -100,7 +106,8 @@ var (
 const asking = 64 << 10
 
 // mayLock reports whether the process may have n more bytes locked. As in the
-// kernel a capability of the calling thread lifts the limit.
+// kernel a capability of the calling thread lifts the limit; others may profit
+// until it is asked for again.
 func mayLock(n uint64) bool {
 	total, limit := pinned.Load()+n, allowed.Load()
 	if unasked.Add(n) > asking || total > limit {
@@ -183,10 +190,14 @@ func (c *Context) reregMR(r *uapi.Request) error {
 	if in.Flags&uapi.ReregAccess != 0 {
 		next.AccessFlags = in.AccessFlags
 	}
-	if err := pinPages(&next); err != nil {
+	_, n := pagesOf(&next)
+	more := n // besides those that it has until then
+	if in.Flags&uapi.ReregTranslation == 0 {
+		more = 0
+	}
+	if err := pinPages(&next, more); err != nil {
 		return err
 	}
-	_, n := pagesOf(&next)
 	pinned.Add(n - m.pinned)
 	m.pinned = n
 	*m.parents()[0].users()--
@@ -198,6 +209,9 @@ func (c *Context) reregMR(r *uapi.Request) error {
 }
 
 func (c *Context) addMR(m *mr) (uint32, error) {
+	if m.pinned > 0 && !mayLock(m.pinned) {
+		return 0, syscall.ENOMEM // another thread was faster
+	}
 	if err := c.device.AddMR(&m.MR, false); err != nil {
 		return 0, err
 	}

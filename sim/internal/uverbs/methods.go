@@ -65,8 +65,14 @@ func (c *Context) call(h *handler, r *uapi.Request) error {
 	if !c.device.room(h.makes) {
 		return syscall.ENOMEM
 	}
+	c.made = 0
 	err := h.call(c, r)
-	r.Answer()
+	if r.Answer() != nil {
+		if c.made != 0 { // of which the program can't know
+			c.end(c.made)
+		}
+		return syscall.EFAULT
+	}
 	return err
 }
 

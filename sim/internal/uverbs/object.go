@@ -102,7 +102,8 @@ func (c *Context) add(o object) uint32 {
 		*p.users()++
 	}
 	c.device.objects[o.kind()]++
-	return c.objects.add(o)
+	c.made = c.objects.add(o)
+	return c.made
 }
 
 // lookup returns the object of type T that has the handle.
