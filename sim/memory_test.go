@@ -207,10 +207,13 @@ func TestLimitOfLockedMemoryIsExact(t *testing.T) {
 		})
 		for range 100 {
 			var both [2]*ibverbs.MR
-			var threads sync.WaitGroup
+			var threads, ready sync.WaitGroup
+			ready.Add(len(both))
 			for i := range both {
 				threads.Go(func() {
 					rdmatest.WithoutCapability(t, unix.CAP_IPC_LOCK, func() {
+						ready.Done()
+						ready.Wait()
 						both[i], _ = ibverbs.RegMR(n.pd, capi.Addr(addr(far[i*size:])), size, 0)
 					})
 				})
