@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -71,6 +73,9 @@ func (library) devices() ([]*ibverbs.Device, func(), error) {
 	if err := setEnvironment(); err != nil {
 		return nil, nil, err
 	}
+	if err := spareDescriptors(); err != nil {
+		return nil, nil, err
+	}
 	var n int32
 	first, err := ibverbs.GetDeviceList(&n)
 	if errors.Is(err, syscall.ENOSYS) { // the kernel has no ib_uverbs, so there is no device
@@ -84,6 +89,22 @@ func (library) devices() ([]*ibverbs.Device, func(), error) {
 		list = append(list, dev.Get())
 	}
 	return list, func() { ibverbs.FreeDeviceList(first) }, nil
+}
+
+// spareDescriptors returns an error if the process can't open what the library lists
+// devices by, a socket, a folder and a file at a time: it would leave them out
+// without a word.
+func spareDescriptors() error {
+	for range 3 {
+		fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			defer unix.Close(fd)
+		case err == unix.EMFILE || err == unix.ENFILE:
+			return err
+		}
+	}
+	return nil
 }
 
 func (library) identify(dev *ibverbs.Device) identity {
