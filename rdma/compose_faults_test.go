@@ -86,7 +86,7 @@ func TestKeyThatIsNotBoundLeavesNothing(t *testing.T) {
 // composeLifecycle makes composite memory in all ways.
 func composeLifecycle(_ context.Context, device string) error {
 	return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
-		mem, err := dom.Alloc(4096, nil)
+		mem, err := dom.Alloc(lifecycleMemory, nil)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func onEachType(t *testing.T, test func(t *testing.T, f *sim.Fabric, device stri
 func datagramLifecycle(kind rdma.QPType) func(ctx context.Context, device string) error {
 	return func(ctx context.Context, device string) error {
 		return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
-			mem, err := dom.Alloc(4096, nil)
+			mem, err := dom.Alloc(lifecycleMemory, nil)
 			if err != nil {
 				return err
 			}

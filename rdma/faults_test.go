@@ -19,12 +19,16 @@ import (
 	"github.com/goverbs/goverbs/sim"
 )
 
+// lifecycleMemory is how much memory a lifecycle has: not as much as anything that
+// the library itself maps.
+const lifecycleMemory = 12 << 10
+
 // lifecycle goes through all that a program makes, from opening a device to a
 // write between two connected queue pairs, and closes it again. It ends at the first
 // error.
 func lifecycle(ctx context.Context, device string) error {
 	return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
-		mem, err := dom.Alloc(4096, &rdma.MemoryConfig{Access: allRemote})
+		mem, err := dom.Alloc(lifecycleMemory, &rdma.MemoryConfig{Access: allRemote})
 		if err != nil {
 			return err
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -109,4 +111,87 @@ func withDescriptors(t *testing.T, limit uint64, f func()) {
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: old.Max}))
 	f()
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+}
+
+// Whichever piece of the library's memory outside Go's heap can't be had, the error
+// says so, and nothing is left. The pieces are told apart by their lengths. Of Go's
+// own memory and that of C libraries none is kept from children.
+func TestAnyMemoryCanBeMissing(t *testing.T) {
+	onEachLifecycle(t, func(t *testing.T, device string, lifecycle func(context.Context, string) error) {
+		check(t, lifecycle(deadline(t), device))
+		missed := 0
+		for pages := uint32(1); pages <= 64; pages++ {
+			length := pages * uint32(os.Getpagesize())
+			withoutDontFork := func(f func()) {
+				withoutCall(t, unix.SYS_MADVISE, f, argument{1, length}, argument{2, unix.MADV_DONTFORK})
+			}
+			if !inWant(t, syscall.ENOMEM, device, lifecycle, withoutDontFork) {
+				continue
+			}
+			missed++
+			keepsNothing(t, 50, func() {
+				withoutDontFork(func() {
+					if lifecycle(t.Context(), device) == nil {
+						t.Error("it worked for once")
+					}
+				})
+			})
+			if length == 64<<10 || length == 256<<10 { // Go maps such pieces, and ends without
+				continue
+			}
+			if !inWant(t, syscall.ENOMEM, device, lifecycle, func(f func()) {
+				withoutCall(t, unix.SYS_MMAP, f, argument{1, length}, argument{3, unix.MAP_PRIVATE | unix.MAP_ANON})
+			}) {
+				t.Errorf("nothing misses %d pages", pages)
+			}
+		}
+		if missed < 3 {
+			t.Errorf("only %d pieces of memory were missed", missed)
+		}
+	})
+}
+
+// argument is what one of a system call is, as far as 32 bits tell.
+type argument struct {
+	number int // from 0
+	value  uint32
+}
+
+// withoutCall runs f on a thread for which there is no memory where a system call has
+// such arguments.
+func withoutCall(t *testing.T, call uint32, f func(), arguments ...argument) {
+	t.Helper()
+	// Of struct seccomp_data: the call's number is first, its arguments begin at 16.
+	const begin, size = 16, 8
+	load := func(offset int) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: uint32(offset)}
+	}
+	answer := func(what uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: what}
+	}
+	unlessEqual := func(value uint32, skip int) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: uint8(skip)}
+	}
+	filter := []unix.SockFilter{load(0), unlessEqual(call, 2*len(arguments)+1)}
+	for i, a := range arguments {
+		filter = append(filter, load(begin+size*a.number), unlessEqual(a.value, 2*(len(arguments)-i)-1))
+	}
+	filter = append(filter, answer(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOMEM)), answer(unix.SECCOMP_RET_ALLOW))
+
+	filtered := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with the goroutine
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		if err == nil {
+			err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+		}
+		if err == nil {
+			f()
+		}
+		filtered <- err
+	}()
+	if err := <-filtered; err != nil {
+		rdmatest.Skip(t, "needs a kernel that filters system calls: "+err.Error())
+	}
 }

@@ -42,7 +42,7 @@ func inDomain(device string, use func(dom *rdma.Domain, keep func(io.Closer)) er
 // dcLifecycle has an initiator send to two targets.
 func dcLifecycle(ctx context.Context, device string) error {
 	return inDomain(device, func(dom *rdma.Domain, keep func(io.Closer)) error {
-		mem, err := dom.Alloc(4096, nil)
+		mem, err := dom.Alloc(lifecycleMemory, nil)
 		if err != nil {
 			return err
 		}
