@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	"github.com/goverbs/goverbs/rdma"
 	"github.com/goverbs/goverbs/sim"
@@ -102,6 +105,68 @@ func TestAnyEndOfDatagramsCanBeRefused(t *testing.T) {
 		}
 		for _, verb := range verbs {
 			t.Run(verb, func(t *testing.T) { refuseEnd(t, sim.VerbFault{Verb: verb}, datagramLifecycle(kind)) })
+		}
+	})
+}
+
+// Of a datagram that fails, at either end, completions say what happened and
+// leave the rest zero.
+func TestFailedDatagramsHaveNoGarbage(t *testing.T) {
+	onEachDatagramType(t, func(t *testing.T, f *sim.Fabric, device string, kind rdma.QPType) {
+		a, cqA := newBatchStation(t, device, kind, nil)
+		b, cqB := newBatchStation(t, device, kind, nil)
+		_ = b.peerOf(t, a) // who is read from has to know the reader
+		toB, message := a.peerOf(t, b), slice(t, a.mem, 0, 500)
+		const vendor = 11 // a message that is too long, to an EFA
+		reported := func(cq *rdma.CQ, want rdma.WC) {
+			t.Helper()
+			got := waitFor(t, cq, 1)[0]
+			if want.Status == rdma.WCWRFlushErr {
+				want.VendorErr = got.VendorErr // which is as the device likes
+			}
+			if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(rdma.WC{})); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		}
+		const status = rdma.WCRemInvReqErr
+		post := func(batch *rdma.Batch) {
+			t.Helper()
+			if _, err := batch.Post(); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		recvs := b.qp.RecvBatch()
+		for token := range uint64(3) {
+			recvs.Recv(slice(t, b.mem, 1000*token, 1000), token)
+		}
+		if _, err := recvs.Post(); err != nil {
+			t.Fatal(err)
+		}
+		plan(t, f.FailRecv, sim.RecvFault{QPN: b.qp.QPN(), Status: sim.RemoteInvalidRequest, Vendor: vendor})
+		post(a.qp.Batch().To(toB).SendImm(message, 0xfedcba98, 1))
+		reported(cqB, rdma.WC{Token: 0, Opcode: rdma.OpRecv, QPN: b.qp.QPN(), Status: status, VendorErr: vendor})
+		waitFor(t, cqA, 1)
+		if kind == rdma.SRD { // whose queue pairs outlive a failure
+			check(t, simDevice(t, f, device).FailQP(b.qp.QPN()))
+		}
+		for token := range uint64(2) {
+			reported(cqB, rdma.WC{Token: 1 + token, Opcode: rdma.OpRecv, QPN: b.qp.QPN(), Status: rdma.WCWRFlushErr})
+		}
+
+		requests := map[rdma.Opcode]func(batch *rdma.Batch){
+			rdma.OpSendImm: func(batch *rdma.Batch) { batch.SendImm(message, 0xfedcba98, 7) },
+		}
+		if a.qp.Can(rdma.OpRead) == nil {
+			requests[rdma.OpRead] = func(batch *rdma.Batch) { batch.Read(message, mustSlice(t, b.mem.Remote(), 0, 500), 7) }
+		}
+		for opcode, request := range requests {
+			fault := plan(t, f.FailRequest, sim.RequestFault{QPN: a.qp.QPN(), Status: sim.RemoteInvalidRequest, Vendor: vendor})
+			batch := a.qp.Batch().To(toB)
+			request(batch)
+			post(batch)
+			reported(cqA, rdma.WC{Token: 7, Opcode: opcode, QPN: a.qp.QPN(), Status: status, VendorErr: vendor})
+			check(t, fault.Close())
 		}
 	})
 }
