@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -112,28 +113,60 @@ func TestCQWaitEnds(t *testing.T) {
 	check(t, other.Close())
 }
 
+// requester is a queue pair that reports to a completion queue of the caller.
+type requester struct {
+	qp      io.Closer
+	cq      *rdma.CQ
+	request func(token uint64) *rdma.Batch // adds one that succeeds to the batch
+}
+
+// onEachRequester runs a test on each type of queue pairs that the device has.
+func onEachRequester(t *testing.T, test func(t *testing.T, r requester)) {
+	device := rdmatest.Devices(t, 1)[0]
+	t.Run("RC", func(t *testing.T) {
+		a, b, cq, _ := batchPair(t, nil)
+		batch, from, to := a.qp.Batch(), slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8)
+		test(t, requester{a.qp, cq, func(token uint64) *rdma.Batch { return batch.Write(from, to, token) }})
+	})
+	t.Run("UD", func(t *testing.T) {
+		a, cq := newBatchStation(t, device, rdma.UD, nil)
+		batch, message := a.qp.Batch().To(a.peerOf(t, a)), slice(t, a.mem, 0, 8)
+		test(t, requester{a.qp, cq, func(token uint64) *rdma.Batch { return batch.Send(message, token) }})
+	})
+	t.Run("SRD", func(t *testing.T) {
+		rdmatest.Needs(t, device, rdmatest.ReliableDatagrams)
+		a, cq := newBatchStation(t, device, rdma.SRD, nil)
+		rdmatest.SkipUnsupported(t, a.qp.Can(rdma.OpRead))
+		batch, into, from := a.qp.Batch().To(a.peerOf(t, a)), slice(t, a.mem, 0, 8), mustSlice(t, a.mem.Remote(), 8, 8)
+		test(t, requester{a.qp, cq, func(token uint64) *rdma.Batch { return batch.Read(into, from, token) }})
+	})
+}
+
 // Every completion raises an event, and all are acknowledged: otherwise Close
 // would wait for ever.
 func TestEventStorm(t *testing.T) {
-	a, b, cqA, _ := batchPair(t, nil)
-	ctx := deadline(t)
-	batch := a.qp.Batch()
-	wcs := make([]rdma.WC, 1)
-	for i := range uint64(300) {
-		if _, err := batch.Write(slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), i).Post(); err != nil {
-			t.Fatal(err)
+	onEachRequester(t, func(t *testing.T, r requester) {
+		ctx := deadline(t)
+		wcs := make([]rdma.WC, 1)
+		for i := range uint64(300) {
+			if _, err := r.request(i).Post(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.cq.Wait(ctx, wcs); err != nil || wcs[0].Token != i || wcs[0].Err() != nil {
+				t.Fatalf("completion %d: %+v, error %v", i, wcs[0], err)
+			}
 		}
-		if _, err := cqA.Wait(ctx, wcs); err != nil || wcs[0].Token != i {
-			t.Fatalf("completion %d: token %d, error %v", i, wcs[0].Token, err)
-		}
-	}
-	check(t, a.qp.Close())
-	check(t, cqA.Close())
+		check(t, r.qp.Close())
+		check(t, r.cq.Close())
+	})
 }
 
 // Two waiters on one queue share its completions; none is lost.
 func TestWaitersShareACQ(t *testing.T) {
-	a, b, cqA, _ := batchPair(t, nil)
+	onEachRequester(t, testWaitersShareACQ)
+}
+
+func testWaitersShareACQ(t *testing.T, r requester) {
 	ctx := deadline(t)
 	const total = 200
 	tokens := make(chan uint64, total)
@@ -143,7 +176,7 @@ func TestWaitersShareACQ(t *testing.T) {
 		go func() {
 			wcs := make([]rdma.WC, 3)
 			for {
-				n, err := cqA.Wait(waitCtx, wcs)
+				n, err := r.cq.Wait(waitCtx, wcs)
 				if err != nil {
 					return
 				}
@@ -153,9 +186,8 @@ func TestWaitersShareACQ(t *testing.T) {
 			}
 		}()
 	}
-	batch := a.qp.Batch()
 	for i := range uint64(total) {
-		if _, err := batch.Write(slice(t, a.mem, 0, 8), mustSlice(t, b.mem.Remote(), 0, 8), i).PostWait(ctx); err != nil {
+		if _, err := r.request(i).PostWait(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
