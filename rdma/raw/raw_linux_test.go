@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	_ "github.com/goverbs/goverbs/backends/efa"
 	_ "github.com/goverbs/goverbs/backends/verbs"
 	"github.com/goverbs/goverbs/internal/rdmatest"
 	_ "github.com/goverbs/goverbs/internal/rdmatest/testdevices"
