@@ -3,6 +3,7 @@ package rdma
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 )
 
 // SysfsGIDs reads a port's GID table from a device's folder in sysfs, as far as
@@ -39,4 +40,15 @@ func SysfsGIDs(dir string, port *PortInfo) (entries []GIDEntry, err error) {
 		entries = append(entries, e)
 	}
 	return entries, nil
+}
+
+// HoldEvents keeps the library from reading events of a device until release is
+// called, as often as one likes.
+func HoldEvents(d *Device) (release func()) {
+	d.hub.unackedCompletions.Lock()
+	d.hub.unackedAsync.Lock()
+	return sync.OnceFunc(func() {
+		d.hub.unackedAsync.Unlock()
+		d.hub.unackedCompletions.Unlock()
+	})
 }
