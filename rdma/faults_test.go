@@ -21,7 +21,7 @@ import (
 
 // lifecycleMemory is how much memory a lifecycle has: not as much as anything that
 // the library itself maps.
-const lifecycleMemory = 12 << 10
+const lifecycleMemory = 160 << 10
 
 // lifecycle goes through all that a program makes, from opening a device to a
 // write between two connected queue pairs, and closes it again. It ends at the first
