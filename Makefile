@@ -49,7 +49,7 @@ test: go ## run every test, on emulated devices where there are no others
 	@RDMA_TEST_DEVICE=sim:infiniband,sim:efa .ci/test ./rdma/ # on each
 
 test-foreign: go ## run rdma-core's programs, its test suite and perftest on emulated devices
-	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(PROGRAMS)
+	$(need) "programs to run on emulated devices" $(COMPILER) $(RUNTIME) $(HEADERS) $(PROGRAMS)
 	@$(MAKE) -s preload
 	@RDMA_TEST_PRELOAD=$(CURDIR)/bin/libsim.so .ci/test -count=1 ./sim/internal/foreign
 
