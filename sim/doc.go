@@ -41,8 +41,10 @@
 // Their reliable datagrams (SRD) end each by itself: an error concerns one
 // request, waiting for one peer holds up no other, and the order of posting is
 // kept by chance only. [Fabric.Reorder] leaves chance less room. A peer reads
-// and writes only through a device that has an address handle for it. What an
-// older adapter lacks is said by [DeviceConfig]; what the installed libefa
+// and writes only through a device that has an address handle for it, made by
+// the process that has the queue pair. Real adapters raise no events of ports and
+// queue pairs, and their ports are always active; these do as other devices do.
+// What an older adapter lacks is said by [DeviceConfig]; what the installed libefa
 // lacks, such as RDMA write before rdma-core 46, the device can't make up for.
 //
 // Their completion channels may carry an event that nobody asked for, after

@@ -546,6 +546,11 @@ func TestAddressHandlesOfEFA(t *testing.T) {
 	if self := a.handleOf(a); number(self) == number(toB) {
 		t.Errorf("two addresses have the handle %d", number(self))
 	}
+	// An address counts only where the handle says that there is one.
+	nowhere := a.createAH(ibverbs.AHAttr{PortNum: 1, GRH: ibverbs.GlobalRoute{DGID: b.gidAt(place{port: 1})}})
+	if number(nowhere) == number(toB) {
+		t.Error("a handle without an address leads to the peer")
+	}
 	// A handle is of its protection domain.
 	other, err := ibverbs.AllocPD(a.ctx)
 	if err != nil {
@@ -826,18 +831,19 @@ func TestTwoProcessesWithEFA(t *testing.T) {
 	if wc := a.waitRecv(3, ibverbs.IBV_WC_SUCCESS); wc.ImmData().Host() != 5 || wc.SrcQP != peer.qpn {
 		t.Errorf("immediate %d from %#x", wc.ImmData().Host(), wc.SrcQP)
 	}
-	const badQPN, unresponsive = 9, 13
+	const badQPN = 9
 	a.start(ah, peer.qpn+7, 11, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
 	if wc := a.wait(a.scq); wc.WRID != 11 || wc.VendorErr != badQPN {
 		t.Errorf("completion of %d with %v, vendor error %d", wc.WRID, wc.Status, wc.VendorErr)
 	}
-	// One that is under way when the peer dies, and one afterwards.
+	// One that is under way when the peer dies, and one afterwards: its device is
+	// there, its queue pair is not.
 	a.start(ah, peer.qpn, 12, piece{0, 8}, func() { ibverbs.WRSend(a.ex) })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for id := uint64(12); id < 14; id++ {
-		if wc := a.wait(a.scq); wc.WRID != id || wc.VendorErr != unresponsive {
+		if wc := a.wait(a.scq); wc.WRID != id || wc.VendorErr != badQPN {
 			t.Errorf("completion of %d with %v, vendor error %d", wc.WRID, wc.Status, wc.VendorErr)
 		}
 		if id == 12 {
@@ -895,11 +901,25 @@ func TestAttributesOfEFA(t *testing.T) {
 	if err := ibverbs.QueryQP(e.qp, attr, known, init); err != nil || attr.QPState != ibverbs.IBV_QPS_RTS || attr.QKey != srdQKey {
 		t.Errorf("the queue pair is %+v, %v", *attr, err)
 	}
-	if err := ibverbs.QueryQP(e.qp, attr, known|ibverbs.IBV_QP_AV, init); !errors.Is(err, syscall.EOPNOTSUPP) {
-		t.Errorf("asked for a path: %v, want EOPNOTSUPP", err)
+	if attr.CurQPState != 0 || attr.PortNum != 1 || attr.AHAttr.PortNum != 0 || init.SQSigAll != 1 {
+		t.Errorf("state %v on port %d, path by port %d, all signaled %d; want what the driver always says", attr.CurQPState, attr.PortNum, attr.AHAttr.PortNum, init.SQSigAll)
 	}
-	if err := e.modify(ibverbs.IBV_QPS_RTS, ibverbs.IBV_QP_TIMEOUT); !errors.Is(err, syscall.EOPNOTSUPP) {
-		t.Errorf("given a timeout: %v, want EOPNOTSUPP", err)
+	for _, more := range []ibverbs.QPAttrMask{ibverbs.IBV_QP_AV, ibverbs.IBV_QP_CUR_STATE, ibverbs.IBV_QP_EN_SQD_ASYNC_NOTIFY} {
+		if err := ibverbs.QueryQP(e.qp, attr, known|more, init); !errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Errorf("asked for %#x: %v, want EOPNOTSUPP", more, err)
+		}
+	}
+	for _, more := range []ibverbs.QPAttrMask{ibverbs.IBV_QP_TIMEOUT, ibverbs.IBV_QP_CAP} {
+		if err := e.modify(ibverbs.IBV_QPS_RTS, more); !errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Errorf("given %#x: %v, want EOPNOTSUPP", more, err)
+		}
+	}
+	if err := e.modify(ibverbs.IBV_QPS_RESET, 0); err != nil {
+		t.Fatal(err)
+	}
+	e.attr.PKeyIndex = 1
+	if err := e.modify(ibverbs.IBV_QPS_INIT, ibverbs.IBV_QP_PKEY_INDEX|ibverbs.IBV_QP_PORT|ibverbs.IBV_QP_QKEY); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("given another P_Key: %v, want EOPNOTSUPP", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/capi"
 	"github.com/goverbs/goverbs/sim"
 	"github.com/goverbs/goverbs/zz_generated/ibverbs"
 )
@@ -45,6 +46,53 @@ func TestSendQueueError(t *testing.T) {
 		a.sendTo(toB, ibverbs.QPNum(b.qp), qkey, 13, 0, piece{0, 8})
 		a.waitSend(13, ibverbs.IBV_WC_SUCCESS)
 		b.waitRecv(2, ibverbs.IBV_WC_SUCCESS)
+	}
+}
+
+// The driver tells what it has of the device, which is not all that was set.
+func TestQueriedAttributesAreTheDrivers(t *testing.T) {
+	newFabric(t, nil)
+	a, b := openNode(t, "sim_mlx5_0").newEnd(endConfig{}), openNode(t, "sim_mlx5_1").newEnd(endConfig{})
+	check := func(access ibverbs.AccessFlags, reads, served uint8) {
+		t.Helper()
+		attr, init := &take[ibverbs.QPAttr](a.node, 1)[0], &take[ibverbs.QPInitAttr](a.node, 1)[0]
+		if err := ibverbs.QueryQP(a.qp, attr, ibverbs.IBV_QP_ACCESS_FLAGS|ibverbs.IBV_QP_MAX_QP_RD_ATOMIC|ibverbs.IBV_QP_MAX_DEST_RD_ATOMIC, init); err != nil {
+			t.Fatal(err)
+		}
+		if attr.QPAccessFlags != access || attr.MaxRDAtomic != reads || attr.MaxDestRDAtomic != served {
+			t.Errorf("access %#x, %d reads, %d served; want %#x, %d, %d", attr.QPAccessFlags, attr.MaxRDAtomic, attr.MaxDestRDAtomic, access, reads, served)
+		}
+	}
+	a.attr.PortNum = 1
+	if err := a.modify(ibverbs.IBV_QPS_INIT, rcInit); err != nil {
+		t.Fatal(err)
+	}
+	check(ibverbs.IBV_ACCESS_REMOTE_WRITE, 1, 1)
+	a.attr.PathMTU, a.attr.DestQPNum, a.attr.MaxDestRDAtomic = ibverbs.IBV_MTU_4096, ibverbs.QPNum(b.qp), 3
+	a.attr.AHAttr = ibverbs.AHAttr{GRH: ibverbs.GlobalRoute{DGID: b.gid(), SGIDIndex: gidIndex}, IsGlobal: 1, PortNum: 1}
+	if err := a.modify(ibverbs.IBV_QPS_RTR, rcRTR); err != nil {
+		t.Fatal(err)
+	}
+	a.attr.MaxRDAtomic = 5
+	if err := a.modify(ibverbs.IBV_QPS_RTS, rcRTS); err != nil {
+		t.Fatal(err)
+	}
+	check(allAccess&^ibverbs.IBV_ACCESS_LOCAL_WRITE, 8, 4)
+}
+
+func TestQueuePairsWithUnknownFlags(t *testing.T) {
+	newFabric(t, nil)
+	n := openNode(t, "sim_mlx5_0")
+	cq := n.createCQ(8, nil)
+	for _, flag := range []ibverbs.QPCreateFlags{ibverbs.IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, ibverbs.IBV_QP_CREATE_SCATTER_FCS,
+		ibverbs.IBV_QP_CREATE_CVLAN_STRIPPING, ibverbs.IBV_QP_CREATE_PCI_WRITE_END_PADDING} {
+		init := &take[ibverbs.QPInitAttrEx](n, 1)[0]
+		*init = ibverbs.QPInitAttrEx{QPType: ibverbs.IBV_QPT_RC, SendCQ: capi.PtrTo(cq), RecvCQ: capi.PtrTo(cq), PD: capi.PtrTo(n.pd),
+			Cap: ibverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}, CreateFlags: flag,
+			CompMask: ibverbs.IBV_QP_INIT_ATTR_PD | ibverbs.IBV_QP_INIT_ATTR_CREATE_FLAGS}
+		if _, err := ibverbs.CreateQPEx(n.ctx, init); !errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Errorf("flag %#x: %v, want EOPNOTSUPP", flag, err)
+		}
 	}
 }
 

@@ -173,6 +173,71 @@ func TestRequestsToALostProcessWithoutTimeout(t *testing.T) {
 	}
 }
 
+// numbered returns sends that tell their number.
+func numbered(n int) (rs []Request) {
+	for i := range n {
+		r := Request{Op: OpSend, Packet: Packet{HasImm: true}}
+		binary.BigEndian.PutUint32(r.Imm[:], uint32(i))
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+// A request that was skipped is waited for, whoever else comes meanwhile.
+func TestStrangersDoNotBreakTheOrder(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = numbered(2)
+	p.a.Step()
+	stray := *p.out[0]
+	stray.Origin.QPN += 7
+	stray.Resume = true
+	p.carry(&p.out, p.b, 1)
+	p.b.Deliver(&stray)
+	p.qb.recvs = append(p.qb.recvs, Receive{})
+	p.carry(&p.out, p.b, 1)
+	if len(p.qb.got) != 0 {
+		t.Errorf("received message %d before message 0", binary.BigEndian.Uint32(p.qb.got[0].Imm[:]))
+	}
+}
+
+// What was lost since the peer's address was gone is not overtaken when that is back.
+func TestAddressThatGoesAndComesKeepsTheOrder(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = numbered(3)
+	p.qb.recvs = make([]Receive, 3)
+	p.a.Step()
+	p.carry(&p.out, p.b, 1)
+	port := p.to.port()
+	gids := slices.Clone(port.GIDs)
+	clear(port.GIDs)
+	p.carry(&p.out, p.b, 1)
+	copy(port.GIDs, gids)
+	p.carry(&p.out, p.b, 1)
+	p.carry(&p.in, p.a, 3)
+	spendRetries(p.a)
+	if want := []Status{Success, RetryExceeded, FlushError}; !slices.Equal(p.qa.sent, want) || len(p.qb.got) != 1 {
+		t.Errorf("ended with %v, %d received; want %v, 1 received", p.qa.sent, len(p.qb.got), want)
+	}
+}
+
+// A request that went well ends after the one before it that did not.
+func TestRequestsEndInOrderAcrossAReset(t *testing.T) {
+	p := newRemotePair(t, RC)
+	p.qa.posted = numbered(2)
+	p.a.Step()
+	p.to.Fail()
+	p.carry(&p.out, p.b, 1)
+	p.to.enter(StateReset)
+	setUp(t, p.to, p.from, 0)
+	p.qb.recvs = append(p.qb.recvs, Receive{})
+	p.carry(&p.out, p.b, 1)
+	p.carry(&p.in, p.a, 2)
+	spendRetries(p.a)
+	if want := []Status{RetryExceeded, FlushError}; !slices.Equal(p.qa.sent, want) {
+		t.Errorf("ended with %v, want %v", p.qa.sent, want)
+	}
+}
+
 // An answer is for who asked, whatever its address is by now.
 func TestAnswersFindWhoAskedAfterItsAddressChanged(t *testing.T) {
 	p := newRemotePair(t, RC)

@@ -104,8 +104,8 @@ func (f *Fabric) requested(m *Message) {
 	}
 	o := unanswered(dead)
 	var peer *QP
-	if d != nil && m.Origin.Type.ordered() {
-		peer = d.QP(m.QPN)
+	if m.Origin.Type.ordered() {
+		peer = f.peerOf(m)
 	}
 	switch {
 	case peer != nil && peer.skipping && !m.Resume:
@@ -117,7 +117,7 @@ func (f *Fabric) requested(m *Message) {
 		f.late.hold = false
 	}
 	if peer != nil {
-		peer.skipping = o.answer == notReady || o.answer == silence
+		peer.skipping = o.answer != answered
 	}
 	if m.Origin.Type.reliable() {
 		a := &Message{Header: Header{ID: m.ID, IsAnswer: true, QPN: m.Origin.QPN, Answer: o.answer, Status: o.status, Timer: o.timer}}
@@ -132,6 +132,17 @@ func (f *Fabric) requested(m *Message) {
 	}
 	o.failResponder()
 	runtime.KeepAlive(data)
+}
+
+// peerOf returns the queue pair that is connected with a request's, also if its
+// address is gone; nil if there is none.
+func (f *Fabric) peerOf(m *Message) *QP {
+	for _, d := range f.devices {
+		if q := d.QP(m.QPN); q != nil && q.Attr.DestQPN == m.Origin.QPN && q.Attr.To.agrees(&m.Origin.From) {
+			return q
+		}
+	}
+	return nil
 }
 
 // Refuse answers a request for a process that has no devices.
@@ -172,11 +183,16 @@ func (q *QP) answered(i int, m *Message) {
 		}
 	}
 	runtime.KeepAlive(m)
-	if o.answer == dead {
+	switch {
+	case o.answer == dead:
 		q.forsake(t)
-	} else if o.answer == answered || q.persist(t, &o) {
-		q.end(t, &o)
-	} else if q.Type.ordered() {
+	case o.answer == answered || q.persist(t, &o):
+		if q.Type.ordered() && i > 0 {
+			t.decided, t.result = true, o // it ends after those before it
+		} else {
+			q.end(t, &o)
+		}
+	case q.Type.ordered():
 		for _, behind := range q.flights[i+1:] {
 			behind.awaiting = 0 // it was skipped
 		}
@@ -197,7 +213,10 @@ func (q *QP) forsake(t *flight) {
 		wait = min(wait, 4096*time.Nanosecond<<q.Attr.Timeout*time.Duration(q.Attr.RetryCount+1))
 	}
 	t.awaiting, t.until = 0, f.Now()+wait
-	if q.bounded() { // else it goes on asking
+	switch {
+	case q.Type == SRD: // the device is there, the queue pair is not
+		t.decided, t.result = true, ended(BadDestination)
+	case q.bounded(): // else it goes on asking
 		t.decided, t.result = true, ended(RetryExceeded)
 	}
 	f.wakeAt(t.until)

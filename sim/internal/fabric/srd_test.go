@@ -180,7 +180,7 @@ func TestDatagramsToAnotherProcess(t *testing.T) {
 	checkEnds(t, qa)
 	f.Lost(2)
 	spendRetries(f)
-	checkEnds(t, qa, endedRequest{2, RetryExceeded})
+	checkEnds(t, qa, endedRequest{2, BadDestination})
 }
 
 // A process that is stopped answers nothing, and memory is not filled for it.

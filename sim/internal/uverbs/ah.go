@@ -35,10 +35,13 @@ func (c *Context) createAH(r *uapi.Request) error {
 		return syscall.EINVAL
 	}
 	if in.Attr.IsGlobal != 0 {
-		if _, ok := port.GID(int(in.Attr.SGIDIndex)); !ok {
+		if int(in.Attr.SGIDIndex) >= len(port.GIDs) {
 			return syscall.EINVAL
 		}
-	} else if port.LinkLayer == fabric.LinkEthernet {
+		if _, ok := port.GID(int(in.Attr.SGIDIndex)); !ok {
+			return syscall.ENODATA
+		}
+	} else if in.Attr.DGID = [16]byte{}; port.LinkLayer == fabric.LinkEthernet {
 		return syscall.EINVAL
 	}
 	release, err := c.device.Driver.ah(c, r, p.PD, &in.Attr)

@@ -33,7 +33,10 @@ type Driver interface {
 	// createQP sets the queue pair's Queues. Only the ends of extended connections
 	// may lack a completion queue.
 	createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, shared *srq) error
+	// mayModify refuses what verbs would allow and the driver does not.
+	mayModify(in *uapi.ModifyQP) error
 	modifyQP(r *uapi.Request, q *fabric.QP)
-	// attributes are those that a queue pair has, beyond what verbs would allow.
-	attributes() fabric.Mask
+	// queryQP is told what the attributes in mask are, and says what the driver
+	// makes of that.
+	queryQP(mask fabric.Mask, out *uapi.QueryQPResp) error
 }

@@ -55,11 +55,28 @@ func (*EFA) port(a *uapi.PortAttr) {
 	a.BadPKeyCount, a.QKeyViolCount = 0, 0 // it does not say
 }
 
-// attributes are EFA_MODIFY_QP_SUPP_MASK and EFA_QUERY_QP_SUPP_MASK of the
-// kernel's driver.
-func (*EFA) attributes() fabric.Mask {
-	return fabric.MaskState | fabric.MaskCurState | fabric.MaskEnSQDAsyncNotify | fabric.MaskPKeyIndex | fabric.MaskPort | fabric.MaskQKey |
-		fabric.MaskSQPSN | fabric.MaskCap | fabric.MaskRNRRetry
+// EFA_MODIFY_QP_SUPP_MASK and EFA_QUERY_QP_SUPP_MASK of the kernel's driver.
+const (
+	efaAttributes = fabric.MaskState | fabric.MaskPKeyIndex | fabric.MaskPort | fabric.MaskQKey | fabric.MaskSQPSN | fabric.MaskRNRRetry
+	efaModifies   = efaAttributes | fabric.MaskCurState | fabric.MaskEnSQDAsyncNotify
+	efaQueries    = efaAttributes | fabric.MaskCap
+)
+
+func (*EFA) mayModify(in *uapi.ModifyQP) error {
+	mask := fabric.Mask(in.Mask)
+	if mask&^efaModifies != 0 || mask&fabric.MaskPKeyIndex != 0 && in.PKeyIndex != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	return nil
+}
+
+// queryQP says what the driver, which knows little of the queue pair, always says.
+func (*EFA) queryQP(mask fabric.Mask, out *uapi.QueryQPResp) error {
+	if mask&^efaQueries != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	out.CurState, out.Port, out.Dest.Port, out.SQSigAll = 0, 1, 0, 1
+	return nil
 }
 
 func (e *EFA) device(c *Context, r *uapi.Request) {

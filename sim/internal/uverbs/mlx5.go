@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"math/bits"
 	"syscall"
 	"unsafe"
 
@@ -231,7 +232,21 @@ func (d Mlx5) createQP(c *Context, r *uapi.Request, q *qp, send, recv *cq, share
 
 func (Mlx5) port(*uapi.PortAttr) {}
 
-func (Mlx5) attributes() fabric.Mask { return ^fabric.Mask(0) }
+func (Mlx5) mayModify(*uapi.ModifyQP) error { return nil }
+
+// queryQP rounds up to what the device was told, by logarithms, and knows rights of
+// peers alone.
+func (Mlx5) queryQP(_ fabric.Mask, out *uapi.QueryQPResp) error {
+	rights := fabric.RemoteRead | fabric.RemoteWrite | fabric.RemoteAtomic
+	if out.MaxDestRdAtomic == 0 {
+		rights = fabric.RemoteWrite
+	}
+	out.AccessFlags &= uint32(rights)
+	for _, n := range []*uint8{&out.MaxRdAtomic, &out.MaxDestRdAtomic} {
+		*n = 1 << bits.Len8(max(*n, 1)-1)
+	}
+	return nil
+}
 
 // modifyQP tells the number of a DCT, which the library waits for.
 func (Mlx5) modifyQP(r *uapi.Request, q *fabric.QP) {

@@ -57,7 +57,8 @@ type capabilities = uapi.QPCap
 
 func (c *Context) createQP(r *uapi.Request) error {
 	t := fabric.QPType(r.Uint(uapi.AttrQPType))
-	if !c.device.Driver.has(t) {
+	flags := r.Uint(uapi.AttrQPFlags)
+	if !c.device.Driver.has(t) || flags&^uapi.QPCreateSigAll != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	domain, err := optional[*xrcd](c, r, uapi.AttrQPXRCD)
@@ -91,7 +92,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 		return err
 	}
 	q := &qp{eventSource: eventSource{handle: r.Uint(uapi.AttrQPUserHandle), file: file}, send: send, shared: shared, cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
-		sigAll: r.Uint(uapi.AttrQPFlags)&uapi.QPCreateSigAll != 0}
+		sigAll: flags != 0}
 	l := &c.device.Limits
 	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
 		return syscall.EINVAL
@@ -151,8 +152,8 @@ func (c *Context) modifyQP(r *uapi.Request) error {
 	if err != nil {
 		return err
 	}
-	if fabric.Mask(in.Mask)&^c.device.Driver.attributes() != 0 {
-		return syscall.EOPNOTSUPP
+	if err := c.device.Driver.mayModify(&in); err != nil {
+		return err
 	}
 	d := &in.Dest
 	mask, err := pathPort(q, &in)
@@ -212,9 +213,6 @@ func (c *Context) queryQP(r *uapi.Request) error {
 	if err != nil {
 		return err
 	}
-	if fabric.Mask(in.Mask)&^c.device.Driver.attributes() != 0 {
-		return syscall.EOPNOTSUPP
-	}
 	a := &q.Attr
 	out := uapi.QueryQPResp{
 		Dest: uapi.QPDest{DGID: a.To.GID, FlowLabel: a.FlowLabel, DLID: a.To.LID, SGIDIndex: a.SGIDIndex, HopLimit: a.HopLimit,
@@ -233,6 +231,9 @@ func (c *Context) queryQP(r *uapi.Request) error {
 	}
 	if q.sigAll {
 		out.SQSigAll = 1
+	}
+	if err := c.device.Driver.queryQP(fabric.Mask(in.Mask), &out); err != nil {
+		return err
 	}
 	uapi.Out(r, uapi.AttrCoreOut, out)
 	return nil

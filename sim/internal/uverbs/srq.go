@@ -93,7 +93,7 @@ func (c *Context) modifySRQ(r *uapi.Request) error {
 		return syscall.EINVAL
 	}
 	if in.Mask&srqLimit != 0 {
-		if in.Limit >= s.maxWR {
+		if in.Limit > s.maxWR {
 			return syscall.EINVAL
 		}
 		s.Limit = int(in.Limit)
