@@ -260,15 +260,15 @@ func (h *host) find(name string) (*node, error) {
 	return nil, interpose.ErrNotOurs
 }
 
-// changed tells the programs that have d open of a change, and brings the tree
-// up to date. port is 0 if the event is the whole device's. It wants both
-// locks.
-func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) error {
-	h.raise(d, port, t)
-	if !h.built {
-		return nil
+// changed brings the tree up to date after a change, then tells the programs that
+// have d open, which may look. port is 0 if the event is the whole device's. It
+// wants both locks.
+func (h *host) changed(d *fabric.Device, port uint8, t fabric.EventType) (err error) {
+	if h.built {
+		err = sysfs.Write(h.sys(), h.describe())
 	}
-	return sysfs.Write(h.sys(), h.describe())
+	h.raise(d, port, t)
+	return err
 }
 
 // raise sends the programs that have d open an event, which is their last if the
