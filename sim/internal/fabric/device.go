@@ -151,7 +151,7 @@ func (d *Device) AddQP(q *QP) error {
 			break
 		}
 	}
-	q.Device, q.Attr = d, q.initial()
+	q.Device, q.Attr, q.skipping = d, q.initial(), true
 	d.qps[q.Num] = q
 	d.fabric.qps = append(d.fabric.qps, q)
 	return nil

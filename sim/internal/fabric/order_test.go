@@ -220,21 +220,37 @@ func TestAddressThatGoesAndComesKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// A request that went well ends after the one before it that did not.
-func TestRequestsEndInOrderAcrossAReset(t *testing.T) {
-	p := newRemotePair(t, RC)
-	p.qa.posted = numbered(2)
-	p.a.Step()
-	p.to.Fail()
-	p.carry(&p.out, p.b, 1)
-	p.to.enter(StateReset)
-	setUp(t, p.to, p.from, 0)
-	p.qb.recvs = append(p.qb.recvs, Receive{})
-	p.carry(&p.out, p.b, 1)
-	p.carry(&p.in, p.a, 2)
-	spendRetries(p.a)
-	if want := []Status{RetryExceeded, FlushError}; !slices.Equal(p.qa.sent, want) {
-		t.Errorf("ended with %v, want %v", p.qa.sent, want)
+// Who is connected anew, or for the first time, while requests are under way takes
+// none of them before the first.
+func TestConnectingKeepsTheOrder(t *testing.T) {
+	for _, failed := range []bool{true, false} {
+		p := newRemotePair(t, RC)
+		p.qa.posted = numbered(3)
+		want, received := []Status{Success, Success, Success}, 3
+		p.a.Step()
+		if failed {
+			p.to.Fail()
+			want, received = []Status{RetryExceeded, FlushError, FlushError}, 0
+		} else {
+			p.to.enter(StateReset)
+		}
+		p.carry(&p.out, p.b, 1)
+		p.to.enter(StateReset)
+		setUp(t, p.to, p.from, 0)
+		p.qb.recvs = make([]Receive, 3)
+		for range 10 {
+			p.carry(&p.out, p.b, 10)
+			p.carry(&p.in, p.a, 10)
+			spendRetries(p.a)
+		}
+		if !slices.Equal(p.qa.sent, want) || len(p.qb.got) != received {
+			t.Errorf("after an error %t: ended with %v, %d received; want %v, %d", failed, p.qa.sent, len(p.qb.got), want, received)
+		}
+		for i, a := range p.qb.got {
+			if got := binary.BigEndian.Uint32(a.Imm[:]); int(got) != i {
+				t.Errorf("after an error %t: message %d is the %d-th", failed, got, i)
+			}
+		}
 	}
 }
 

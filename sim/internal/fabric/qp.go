@@ -79,8 +79,10 @@ type QP struct {
 	recv    Receive
 
 	// A responder that did not take a request takes none behind it, which may be on
-	// their way already, until that one comes again.
+	// their way already, until that one comes again. One that is new takes a
+	// connection's first.
 	skipping bool
+	begun    bool // that was sent
 
 	broken bool // see Break
 }
@@ -221,7 +223,7 @@ func (q *QP) enter(s State) {
 		return
 	case StateReset:
 		q.Queues.Reset()
-		q.route.port, q.flights, q.skipping, q.broken, q.established, q.Attr = nil, nil, false, false, false, q.initial()
+		q.route.port, q.flights, q.skipping, q.begun, q.broken, q.established, q.Attr = nil, nil, true, false, false, false, q.initial()
 	}
 	q.State = s
 }

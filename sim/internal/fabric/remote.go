@@ -29,7 +29,7 @@ type Message struct {
 type Header struct {
 	ID       uint64 // chosen by the requester's queue pair
 	IsAnswer bool
-	Resume   bool   // a request that comes again, before those that were skipped with it
+	Resume   bool   // a connection's first request, or one that comes again before those that were skipped with it
 	AnswerTo uint32 // the requester's slot
 
 	// Where it goes: a queue pair, and of a request a port of that link layer and
@@ -71,7 +71,8 @@ func (f *Fabric) transmit(q *QP, port *Port, path *Path, number uint32, r *Reque
 			return ended(LocalProtectionError)
 		}
 	}
-	m.Resume = q.Type.ordered() && r == &q.flights[0].Request && r.Attempts > 0
+	m.Resume = q.Type.ordered() && r == &q.flights[0].Request && (r.Attempts > 0 || !q.begun)
+	q.begun = true
 	if f.lastID == 0 { // where no answer to an earlier fabric's request leads
 		f.lastID = rand.Uint64() >> 1
 	}
@@ -134,11 +135,12 @@ func (f *Fabric) requested(m *Message) {
 	runtime.KeepAlive(data)
 }
 
-// peerOf returns the queue pair that is connected with a request's, also if its
-// address is gone; nil if there is none.
+// peerOf returns the queue pair that is connected with a request's, or not yet with
+// any, also if its address is gone; nil if there is none.
 func (f *Fabric) peerOf(m *Message) *QP {
 	for _, d := range f.devices {
-		if q := d.QP(m.QPN); q != nil && q.Attr.DestQPN == m.Origin.QPN && q.Attr.To.agrees(&m.Origin.From) {
+		q := d.QP(m.QPN)
+		if q != nil && (q.State < StateRTR || q.Attr.DestQPN == m.Origin.QPN && q.Attr.To.agrees(&m.Origin.From)) {
 			return q
 		}
 	}
