@@ -17,9 +17,11 @@
 // The program may have handlers for any signal, SIGSEGV and SIGBUS included, if
 // it installs them by libc's functions. They run as if by SA_ONSTACK: on threads
 // that have called verbs, and on the library's own, they have 32 KiB, unless the
-// thread had a stack from sigaltstack(2) before. Go sends SIGURG to its threads,
+// thread had a stack from sigaltstack(2) before; a thread must not turn off the one
+// that it has then. Go sends SIGURG to its threads,
 // so a handler is called for more than the program's own. To ignore SIGURG does
-// no harm.
+// no harm. SIGSEGV and SIGBUS that are ignored are not so in a program that takes
+// this one's place by exec.
 package main
 
 func main() {}

@@ -49,6 +49,7 @@ static uintptr_t interrupted(const void *context)
 static struct fault {
 	struct sigaction program;
 	struct sigaction go;
+	int known; /* what the program had when it was started */
 } segv, bus;
 
 static struct fault *fault_of(int sig)
@@ -133,15 +134,19 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 /* Sets what on_fault calls; whose is the program's or Go's. */
 static void install(int sig, struct sigaction *whose, const struct sigaction *act, struct sigaction *old)
 {
-	struct sigaction was, next = act ? *act : *whose;
+	struct sigaction was, next;
+	struct fault *f = fault_of(sig);
 	uint64_t mask = lock();
 
+	if (!f->known)
+		f->known = !__sigaction(sig, NULL, &f->program);
 	was = *whose;
+	next = act ? *act : was;
 	if (act) {
 		whose->sa_mask = next.sa_mask;
 		whose->sa_flags = next.sa_flags;
 		__atomic_store_n(&whose->sa_handler, next.sa_handler, __ATOMIC_RELEASE);
-		next = fault_of(sig)->program;
+		next = f->program;
 		next.sa_sigaction = on_fault;
 		next.sa_flags = (next.sa_flags & ~SA_RESETHAND) | SA_SIGINFO | SA_ONSTACK;
 		__sigaction(sig, &next, NULL);
@@ -204,13 +209,21 @@ static int program_sigaction(int sig, const struct sigaction *act, struct sigact
 int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *restrict old)
 {
 	struct fault *f = fault_of(sig);
+	struct sigaction was;
 
 	if (!is_ours((uintptr_t)__builtin_return_address(0)))
 		return program_sigaction(sig, act, old);
-	if (!f)
-		return __sigaction(sig, act, old);
-	install(sig, &f->go, act, old);
-	return 0;
+	if (f) {
+		install(sig, &f->go, act, old);
+		return 0;
+	}
+	/* What the program was started to ignore stays so: Go can do without. */
+	if (act && !__sigaction(sig, NULL, &was) && was.sa_handler == SIG_IGN) {
+		if (old)
+			*old = was;
+		return 0;
+	}
+	return __sigaction(sig, act, old);
 }
 
 /* What else libc has that installs handlers. */

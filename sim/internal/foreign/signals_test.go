@@ -38,6 +38,13 @@ func TestProgramsHaveTheirOwnSignalHandlers(t *testing.T) {
 	}
 }
 
+func TestProgramsIgnoreWhatTheyWereStartedToIgnore(t *testing.T) {
+	const ignoring = `trap "" PIPE SEGV; LD_PRELOAD=$1 exec "$0" ignored`
+	if out, err := start(t, limit, "", "env", "-u", "LD_PRELOAD", "sh", "-c", ignoring, signals(t), library(t)).wait(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestProgramsDieOfFaultsTheyDoNotHandle(t *testing.T) {
 	file := signals(t)
 	for _, what := range []string{"die of a fault", "die of a fault that is ignored", "die in a handler", "die of a signal"} {

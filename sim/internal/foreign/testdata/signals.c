@@ -282,6 +282,19 @@ static void on_exit_signal(int sig)
 	raise(sig);
 }
 
+/* What a program was started to ignore it ignores. */
+static void ignored(void)
+{
+	int end[2];
+
+	REQUIRE(installed(SIGPIPE).sa_handler == SIG_IGN);
+	REQUIRE(installed(SIGSEGV).sa_handler == SIG_IGN);
+	connect_qp();
+	REQUIRE(!kill(getpid(), SIGSEGV));
+	REQUIRE(!pipe(end) && !close(end[0]));
+	REQUIRE(write(end[1], "", 1) < 0 && errno == EPIPE);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -298,6 +311,8 @@ int main(int argc, char **argv)
 		own_faults();
 	else if (!strcmp(what, "names"))
 		names();
+	else if (!strcmp(what, "ignored"))
+		ignored();
 	else if (!strcmp(what, "die of a fault"))
 		fault_at(map(PROT_NONE));
 	else if (!strcmp(what, "die of a fault that is ignored"))
