@@ -23,6 +23,7 @@ type Context struct {
 
 	objects  table
 	made     uint32       // by the method that is being answered; 0 if none was
+	opened   *eventFile   // likewise
 	async    []*eventFile // the first is for what was made without one
 	channels []*eventFile
 
@@ -78,6 +79,10 @@ func (c *Context) Close() (leaks map[string]int) {
 func (c *Context) CloseEvents(id uint64) bool {
 	c.fabric.Lock()
 	defer c.fabric.Unlock()
+	return c.closeEvents(id)
+}
+
+func (c *Context) closeEvents(id uint64) bool {
 	for _, files := range []*[]*eventFile{&c.async, &c.channels} {
 		for i, e := range *files {
 			if e.id == id {

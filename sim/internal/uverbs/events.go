@@ -193,7 +193,7 @@ func (c *Context) createChannel(r *uapi.Request) error {
 	if err != nil {
 		return err
 	}
-	c.channels = append(c.channels, e)
+	c.channels, c.opened = append(c.channels, e), e
 	uapi.Out(r, uapi.AttrCoreOut, uapi.CreateCompChannelResp{FD: uint32(e.fd)})
 	return nil
 }

@@ -240,6 +240,9 @@ func TestObjectsNobodyHeardOf(t *testing.T) {
 	if err := p.request(allocPD, number(uapi.AttrCoreIn, 0), attribute{id: uapi.AttrCoreOut, len: 12, data: 4096}); !errors.Is(err, syscall.EFAULT) {
 		t.Errorf("a domain: %v, want EFAULT", err)
 	}
+	if err := p.request(write(uapi.CmdCreateCompChannel), number(uapi.AttrCoreIn, 0), attribute{id: uapi.AttrCoreOut, len: 12, data: 4096}); !errors.Is(err, syscall.EFAULT) || len(p.channels) != 0 {
+		t.Errorf("a channel: %v, want EFAULT; %d are left", err, len(p.channels))
+	}
 	err := p.request(createCQ, handle(uapi.AttrCQHandle, 0), number(uapi.AttrCQEntries, 64), attribute{id: uapi.AttrCQRespCQE, len: 4, data: 4096},
 		in(p, uapi.AttrUHWIn, uapi.EFACreateCQ{EntrySize: 32, NumSubCQs: 1}), p.out(uapi.AttrUHWOut, 40))
 	if !errors.Is(err, syscall.EFAULT) {

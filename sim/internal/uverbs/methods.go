@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/sim/internal/dma"
 	"github.com/goverbs/goverbs/sim/internal/uapi"
 )
@@ -65,15 +67,24 @@ func (c *Context) call(h *handler, r *uapi.Request) error {
 	if !c.device.room(h.makes) {
 		return syscall.ENOMEM
 	}
-	c.made = 0
+	c.made, c.opened = 0, nil
 	err := h.call(c, r)
 	if r.Answer() != nil {
-		if c.made != 0 { // of which the program can't know
-			c.end(c.made)
-		}
+		c.undo()
 		return syscall.EFAULT
 	}
 	return err
+}
+
+// undo ends what a method made, of which the program can't know.
+func (c *Context) undo() {
+	if c.made != 0 {
+		c.end(c.made)
+	}
+	if c.opened != nil {
+		c.closeEvents(c.opened.id)
+		unix.Close(c.opened.fd)
+	}
 }
 
 // method names what a request asks for; command is one more than the number of
