@@ -84,7 +84,7 @@ func TestQueuePairsWithUnknownFlags(t *testing.T) {
 	newFabric(t, nil)
 	n := openNode(t, "sim_mlx5_0")
 	cq := n.createCQ(8, nil)
-	for _, flag := range []ibverbs.QPCreateFlags{ibverbs.IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, ibverbs.IBV_QP_CREATE_SCATTER_FCS,
+	for _, flag := range []ibverbs.QPCreateFlags{ibverbs.IBV_QP_CREATE_SCATTER_FCS,
 		ibverbs.IBV_QP_CREATE_CVLAN_STRIPPING, ibverbs.IBV_QP_CREATE_PCI_WRITE_END_PADDING} {
 		init := &take[ibverbs.QPInitAttrEx](n, 1)[0]
 		*init = ibverbs.QPInitAttrEx{QPType: ibverbs.IBV_QPT_RC, SendCQ: capi.PtrTo(cq), RecvCQ: capi.PtrTo(cq), PD: capi.PtrTo(n.pd),

@@ -372,8 +372,12 @@ type QPCap struct {
 	MaxInlineData uint32
 }
 
-// QPCreateSigAll is IB_UVERBS_QP_CREATE_SQ_SIG_ALL.
-const QPCreateSigAll = 1 << 12
+// Flags of queue pairs: IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK and
+// IB_UVERBS_QP_CREATE_SQ_SIG_ALL.
+const (
+	QPCreateBlockMulticastLoopback = 1 << 1
+	QPCreateSigAll                 = 1 << 12
+)
 
 // CQTimestamps is IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION.
 const CQTimestamps = 1 << 0

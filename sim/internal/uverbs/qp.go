@@ -58,7 +58,7 @@ type capabilities = uapi.QPCap
 func (c *Context) createQP(r *uapi.Request) error {
 	t := fabric.QPType(r.Uint(uapi.AttrQPType))
 	flags := r.Uint(uapi.AttrQPFlags)
-	if !c.device.Driver.has(t) || flags&^uapi.QPCreateSigAll != 0 {
+	if !c.device.Driver.has(t) || flags&^(uapi.QPCreateSigAll|uapi.QPCreateBlockMulticastLoopback) != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	domain, err := optional[*xrcd](c, r, uapi.AttrQPXRCD)
@@ -92,7 +92,7 @@ func (c *Context) createQP(r *uapi.Request) error {
 		return err
 	}
 	q := &qp{eventSource: eventSource{handle: r.Uint(uapi.AttrQPUserHandle), file: file}, send: send, shared: shared, cap: uapi.In[uapi.QPCap](r, uapi.AttrQPCap),
-		sigAll: flags != 0}
+		sigAll: flags&uapi.QPCreateSigAll != 0}
 	l := &c.device.Limits
 	if int(q.cap.MaxSendWR) > l.MaxQPWR || int(q.cap.MaxRecvWR) > l.MaxQPWR || int(q.cap.MaxSendSGE) > l.MaxSGE || int(q.cap.MaxRecvSGE) > l.MaxSGE {
 		return syscall.EINVAL
